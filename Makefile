@@ -1,0 +1,42 @@
+# `make demo` and `make test` set up everything they need in .venv; nothing else has to be run first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint types tests bench figures clean
+
+demo: $(VENV)/.demo-installed
+	$(BIN)/prorec demo
+
+test: lint types tests
+
+lint: $(VENV)/.all-installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.all-installed
+	$(BIN)/mypy
+
+tests: $(VENV)/.all-installed
+	$(BIN)/pytest -q -n 2 -rs
+
+bench: $(VENV)/.all-installed
+	$(BIN)/python -m benchmarks
+
+figures: $(VENV)/.all-installed
+	$(BIN)/python docs/figures/cinema_curves.py
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo-installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[report]"
+	touch $@
+
+$(VENV)/.all-installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[all,dev]"
+	touch $@ $(VENV)/.demo-installed
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,173 @@
+"""Ids: from a table's column to positions 0..n-1 and back.
+
+Ids are integers or text. They are kept sorted, so that the same log gives the same matrix whatever the
+order of its rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+from numpy.typing import NDArray
+
+from prorec.errors import InputError, RowError
+
+Ids = NDArray[Any]
+Codes = NDArray[np.int32]
+
+# Text that stands for a lost id: what is left when a missing value is written out or cast to text.
+_LOST = ("", "nan", "NaN")
+
+
+def encode(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
+    """Sorted distinct ids of a column, and each row's position among them.
+
+    Parameters
+    ----------
+    column : integers, text, categories of these, or whole numbers stored as floats
+    role : "user" or "item", for messages
+    """
+    if column.null_count:
+        raise RowError(f"the {role} id is missing", _first(pc.is_null(column)))
+    kind = column.type
+    if pa.types.is_dictionary(kind) and not _is_text(kind.value_type):
+        return encode(column.cast(kind.value_type), role)
+    if pa.types.is_floating(kind):
+        return _encode_integers([_whole(column, role)])
+    if pa.types.is_integer(kind):
+        if kind == pa.uint64() and len(column) and pc.max(column).as_py() > np.iinfo(np.int64).max:
+            raise InputError(f"{role} ids go past the largest 64-bit integer: give them as text")
+        chunks = [chunk.to_numpy().astype(np.int64, copy=False) for chunk in column.chunks if len(chunk)]
+        return _encode_integers(chunks)
+    if pa.types.is_dictionary(kind) or _is_text(kind):
+        return _encode_text(column, role)
+    raise InputError(f"{role} ids must be integers or text, got a column of type {kind}")
+
+
+def as_ids(ids: Any, count: int, role: str) -> Ids:
+    """Ids given for the rows or columns of a matrix, in the order given: distinct, and of one kind."""
+    if ids is None:
+        return np.arange(count, dtype=np.int64)
+    column = _column_of(ids, role)
+    if len(column) != count:
+        raise InputError(f"the matrix has {count} {role}s, but {len(column)} {role} ids were given")
+    distinct, codes = encode(column, role)
+    if len(distinct) != count:
+        raise InputError(f"{role} ids must be distinct: {count - len(distinct)} of {count} repeat another one")
+    return distinct[codes]
+
+
+def positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
+    """Where each wanted id stands in `ids`; −1 where it is not there.
+
+    Ids that differ only in type (7 and "7") are refused: matching none of them silently would look like
+    data about strangers.
+    """
+    column = _column_of(wanted, role)
+    if not len(column):
+        return np.empty(0, dtype=np.int64)
+    known = pa.array(ids)
+    if _is_text(known.type) != _is_text(column.type):
+        raise InputError(
+            f"{role} ids are {_kind(known.type)} on one side (such as {known[0].as_py()!r}) and "
+            f"{_kind(column.type)} on the other (such as {column[0].as_py()!r}): "
+            "read both with the same type of id"
+        )
+    found = pc.index_in(column, value_set=known.cast(column.type))
+    return pc.fill_null(found, -1).to_numpy().astype(np.int64)
+
+
+def _kind(kind: pa.DataType) -> str:
+    return "text" if _is_text(kind) else "integers"
+
+
+def _column_of(ids: Any, role: str) -> pa.ChunkedArray:
+    values = ids if isinstance(ids, (np.ndarray, list)) else list(ids)
+    try:
+        return pa.chunked_array([pa.array(values)])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+        raise InputError(f"{role} ids must be all integers or all text, got {kinds}") from error
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _first(mask: pa.ChunkedArray) -> int:
+    return int(pc.index(mask, True).as_py())
+
+
+def _whole(column: pa.ChunkedArray, role: str) -> NDArray[np.int64]:
+    """Integers that a missing value once turned into floats, back to integers."""
+    values = column.to_numpy()
+    lost = np.isnan(values)
+    if lost.any():
+        raise RowError(f"the {role} id is missing", int(np.argmax(lost)))
+    odd = (values != np.floor(values)) | (np.abs(values) > 2**53)
+    if odd.any():
+        row = int(np.argmax(odd))
+        raise RowError(f"the {role} id {values[row]} is not a whole number", row)
+    return np.asarray(values, dtype=np.int64)
+
+
+def _encode_integers(chunks: list[NDArray[np.int64]]) -> tuple[Ids, Codes]:
+    rows = sum(len(chunk) for chunk in chunks)
+    if not rows:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+    low = min(int(chunk.min()) for chunk in chunks)
+    high = max(int(chunk.max()) for chunk in chunks)
+    if high - low > 4 * rows + 1_000_000:
+        coded = pa.chunked_array(chunks).dictionary_encode().combine_chunks()
+        return _sorted(coded.dictionary, coded.indices.to_numpy())
+    # A range this small fits a table of all its values: no hashing, no sorting.
+    code_of = np.zeros(high - low + 1, dtype=np.int32)
+    for chunk in chunks:
+        _mark(chunk, low, code_of)
+    ids = np.flatnonzero(code_of) + low
+    np.cumsum(code_of, out=code_of)
+    codes = np.empty(rows, dtype=np.int32)
+    begin = 0
+    for chunk in chunks:
+        _look_up(chunk, low, code_of, codes[begin : begin + len(chunk)])
+        begin += len(chunk)
+    return ids, codes
+
+
+@njit(cache=True, nogil=True)
+def _mark(values: NDArray[np.int64], low: int, seen: NDArray[np.int32]) -> None:
+    for value in values:
+        seen[value - low] = 1
+
+
+@njit(cache=True, nogil=True)
+def _look_up(values: NDArray[np.int64], low: int, count_up_to: NDArray[np.int32], codes: Codes) -> None:
+    for row in range(len(values)):
+        codes[row] = count_up_to[values[row] - low] - 1
+
+
+def _encode_text(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
+    shared = column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    coded = shared.combine_chunks()
+    codes = coded.indices.to_numpy(zero_copy_only=False)
+    used = np.bincount(codes, minlength=len(coded.dictionary)) > 0
+    for lost in _LOST:
+        at = pc.index(coded.dictionary, pa.scalar(lost, coded.dictionary.type)).as_py()
+        if at >= 0 and used[at]:
+            raise RowError(f"the {role} id is missing ({lost!r})", int(np.argmax(codes == at)))
+    if used.all():
+        return _sorted(coded.dictionary, codes)
+    # Categories that no row uses are not users or items.
+    compact = np.cumsum(used, dtype=np.int32) - 1
+    return _sorted(coded.dictionary.filter(pa.array(used)), compact[codes])
+
+
+def _sorted(distinct: pa.Array, codes: NDArray[Any]) -> tuple[Ids, Codes]:
+    order = pc.array_sort_indices(distinct).to_numpy()
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return distinct.take(pa.array(order)).to_numpy(zero_copy_only=False), rank[codes]

@@ -1,0 +1,101 @@
+"""Files of interactions: their formats, reading them whole or not at all, writing them whole or not at all.
+
+Messages in here don't repeat the file's name: the caller works inside `naming(path)`, which puts it in front.
+"""
+
+from __future__ import annotations
+
+import gzip
+import secrets
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Literal
+
+from prorec.errors import InputError, RowError
+
+Format = Literal["text", "parquet"]
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
+_PARQUET = (".parquet", ".pq")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the file's name in front of what is wrong with it."""
+    try:
+        yield
+    except RowError:
+        raise  # whoever knows how rows lie in the file has more to say
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error.__cause__
+
+
+def ending_of(path: Path) -> str:
+    """The ending that tells the format, below a possible .gz.
+
+    >>> ending_of(Path("clicks.csv.gz"))
+    '.csv'
+    """
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+def format_of(path: Path, separator: str | None = None) -> tuple[Format, str]:
+    """Format of a file by its name, and, for text, the separator of its columns."""
+    ending = ending_of(path)
+    if ending in _PARQUET and separator is None:
+        return "parquet", ""
+    if separator is None and ending not in _SEPARATORS:
+        raise InputError(
+            "cannot tell the format from the name: .csv, .tsv, .inter and .parquet are known, each also with "
+            ".gz; for another text file give the separator"
+        )
+    chosen = _SEPARATORS[ending] if separator is None else separator
+    if len(chosen) != 1:
+        raise InputError(f"the separator must be one character, got {chosen!r}")
+    return "text", chosen
+
+
+def check_readable(path: Path) -> None:
+    """Refuse what cannot be a file of interactions, before anything tries to read it."""
+    if path.is_dir():
+        raise InputError("this is a directory; a file was expected")
+    if not path.exists():
+        raise InputError("there is no such file")
+    if not path.stat().st_size:
+        raise InputError("the file is empty")
+
+
+def is_gzipped(path: Path) -> bool:
+    """Whether the file starts as gzip does, whatever its name."""
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file's bytes, unzipped if need be."""
+    if not is_gzipped(path):
+        with path.open("rb") as file:
+            yield file
+        return
+    try:
+        with gzip.open(path, "rb") as unzipped:
+            yield unzipped
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError("the gzip file is broken or cut short") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block ends well, and goes away otherwise."""
+    if path.is_dir():
+        raise InputError("this is a directory; a file was expected")
+    if not path.parent.is_dir():
+        raise InputError(f"the folder {path.parent} does not exist")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

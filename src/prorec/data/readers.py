@@ -1,0 +1,89 @@
+"""Reading interactions from csv, tsv, RecBole's .inter and parquet files, each also gzipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prorec._columns import ColumnRef, choose_columns
+from prorec.data._files import check_readable, format_of, is_gzipped, naming, opened
+from prorec.data._text import TextFile
+from prorec.errors import InputError, RowError, one_of
+from prorec.interactions import Interactions
+
+
+def read_interactions(
+    path: str | Path,
+    *,
+    user_col: ColumnRef = None,
+    item_col: ColumnRef = None,
+    weight_col: ColumnRef = None,
+    rating_col: ColumnRef = None,
+    timestamp_col: ColumnRef = None,
+    header: bool = True,
+    separator: str | None = None,
+    ids: Literal["auto", "text"] = "auto",
+    duplicates: str = "sum",
+) -> Interactions:
+    """Read a file of interactions, one a row.
+
+    Parameters
+    ----------
+    path : a .csv, .tsv, .inter or .parquet file, also gzipped; any other text file with a `separator`
+    user_col, item_col, weight_col, rating_col, timestamp_col
+        Names or positions (from 0) of the columns; by default they are found by their usual names. Without a
+        header the user is column 0 and the item column 1, and other columns are used only if given.
+    header : whether the first line of a text file names the columns
+    separator : the one character between the columns of a text file; by default the ending tells
+    ids : {"auto", "text"}
+        `auto` reads ids as integers where all of them are plain integers, and as text otherwise (also where
+        they have leading zeros); `text` always reads text.
+    duplicates : {"sum", "first", "max", "error"}
+        What becomes of rows that repeat a pair: see `Interactions.from_table`.
+    """
+    one_of("ids", ids, ("auto", "text"))
+    path = Path(path)
+    with naming(path):
+        check_readable(path)
+        wanted = {
+            "user": user_col,
+            "item": item_col,
+            "weight": weight_col,
+            "rating": rating_col,
+            "timestamp": timestamp_col,
+        }
+        kind, separator = format_of(path, separator)
+        if kind == "parquet":
+            try:
+                return Interactions._from_columns(_parquet_columns(path, wanted, ids), duplicates)
+            except RowError as error:
+                raise InputError(str(error)) from None
+        text = TextFile(path, separator, header)
+        try:
+            return Interactions._from_columns(text.read(wanted, ids), duplicates)
+        except RowError as error:
+            raise InputError(f"line {text.line_of(error.row)}: {error.problem}") from None
+
+
+def _parquet_columns(path: Path, wanted: dict[str, ColumnRef], ids: str) -> dict[str, pa.ChunkedArray]:
+    source: Any = str(path)
+    if is_gzipped(path):
+        with opened(path) as file:
+            source = pa.BufferReader(file.read())
+    try:
+        with pq.ParquetFile(source) as parquet:
+            names: Sequence[str] = parquet.schema_arrow.names
+            chosen = choose_columns(names, wanted)
+            table = parquet.read(columns=[names[at] for at in chosen.values()])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"not a parquet file that can be read ({error})") from error
+    if not table.num_rows:
+        raise InputError("the file has no rows")
+    columns = {role: table.column(names[at]) for role, at in chosen.items()}
+    if ids == "text":
+        columns |= {role: columns[role].cast(pa.string()) for role in ("user", "item")}
+    return columns

@@ -1,0 +1,38 @@
+"""What prorec raises and warns with: words for the person who typed the command."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """Something the caller gave is wrong; the message says what, where, and what would be right."""
+
+
+class RowError(InputError):
+    """One row of a table is wrong.
+
+    Code that knows where the table came from can turn the row into a place a person can open.
+
+    Parameters
+    ----------
+    problem : what is wrong with the row, without saying which row
+    row : the row's position in the table, from 0
+    """
+
+    def __init__(self, problem: str, row: int) -> None:
+        super().__init__(f"row {row} (counting from 0): {problem}")
+        self.problem = problem
+        self.row = row
+
+
+class DataWarning(UserWarning):
+    """The data was usable, but something in it deserves a look."""
+
+
+def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Refuse a choice that is not among the allowed ones.
+
+    >>> one_of("kind", "uniform", ("uniform", "swap"))
+    """
+    if value not in allowed:
+        choices = ", ".join(repr(choice) for choice in allowed)
+        raise InputError(f"{name} must be one of {choices}, got {value!r}")

@@ -1,0 +1,395 @@
+"""The one data structure: who clicked on what."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, sparray, spmatrix
+
+from prorec._assembly import assemble
+from prorec._columns import ColumnRef, choose_columns, numbers, times
+from prorec._ids import Ids, as_ids, encode, positions
+from prorec.errors import DataWarning, InputError, RowError
+
+TableKind = Literal["pyarrow", "pandas", "polars"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions:
+    """Users × items, one weight for each observed pair.
+
+    Immutable: its arrays cannot be written to, and every method that changes something returns a new object.
+    A pair with weight 0 is an observed pair that no longer counts; it is kept.
+
+    Make one with `from_table`, `from_matrix`, `prorec.read_interactions` or `prorec.load_dataset`.
+    """
+
+    matrix: csr_array
+    """Weights, users × items, float32; column indices sorted within each row."""
+    users: Ids
+    """User ids in row order: int64, or an object array of str."""
+    items: Ids
+    """Item ids in column order."""
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """What else is known of each interaction (`rating`, `timestamp`), in the order of `matrix.data`."""
+    item_names: NDArray[Any] | None = None
+    """A name for each item, in column order."""
+    item_categories: tuple[tuple[str, ...], ...] | None = None
+    """The categories of each item, in column order."""
+    held_out: csr_array | None = None
+    """Pairs known to be true but kept out of this part (a test set, say): never a place for injected noise."""
+    disliked: csr_array | None = None
+    """Pairs the user rated below the threshold that made these interactions: see `rated_at_least`."""
+
+    def __post_init__(self) -> None:
+        matrix = self.matrix
+        if not matrix.has_canonical_format:
+            raise InputError("matrix must have sorted indices and no duplicates: use Interactions.from_matrix")
+        if matrix.shape != (len(self.users), len(self.items)):
+            raise InputError(f"matrix is {matrix.shape}, but has {len(self.users)} users, {len(self.items)} items")
+        _check_weights(matrix.data)
+        for name, values in self.columns.items():
+            if len(values) != matrix.nnz:
+                raise InputError(f"column {name!r} has {len(values)} values for {matrix.nnz} interactions")
+        for known in (self.held_out, self.disliked):
+            if known is not None and known.shape != matrix.shape:
+                raise InputError(f"known pairs are {known.shape}, but the matrix is {matrix.shape}")
+        for about in (self.item_names, self.item_categories):
+            if about is not None and len(about) != len(self.items):
+                raise InputError(f"{len(about)} item names or categories for {len(self.items)} items")
+        columns = {name: _frozen(np.asarray(values)) for name, values in self.columns.items()}
+        object.__setattr__(self, "columns", MappingProxyType(columns))
+        for array in (matrix.data, matrix.indices, matrix.indptr, self.users, self.items, self.item_names):
+            if array is not None:
+                _frozen(array)
+
+    # ── in ──────────────────────────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        user_col: ColumnRef = None,
+        item_col: ColumnRef = None,
+        weight_col: ColumnRef = None,
+        rating_col: ColumnRef = None,
+        timestamp_col: ColumnRef = None,
+        duplicates: str = "sum",
+    ) -> Interactions:
+        """From a pandas, polars or pyarrow table, or any other that narwhals takes.
+
+        Parameters
+        ----------
+        table : one row per interaction
+        user_col, item_col, weight_col, rating_col, timestamp_col
+            Names or positions (from 0) of the columns; by default they are found by their usual names
+            (`user`, `user_id`, `userId`, …). Without a weight column each row weighs 1.
+        duplicates : {"sum", "first", "max", "error"}
+            What becomes of rows that repeat a pair. `sum` and `max` combine their weights and keep the highest
+            rating and the latest time; `first` keeps the first row; `error` refuses.
+
+        >>> clicks = Interactions.from_table(pa.table({"user": ["ann", "bob"], "item": [7, 7]}))
+        >>> clicks
+        Interactions(2 users × 1 items, 2 interactions)
+        """
+        try:
+            frame = nw.from_native(table).lazy()
+        except TypeError as error:
+            raise InputError(f"not a table that narwhals takes: {type(table).__name__}") from error
+        names = frame.collect_schema().names()
+        wanted = {
+            "user": user_col,
+            "item": item_col,
+            "weight": weight_col,
+            "rating": rating_col,
+            "timestamp": timestamp_col,
+        }
+        chosen = choose_columns(names, wanted)
+        try:
+            native = frame.select([names[at] for at in chosen.values()]).collect("pyarrow").to_native()
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InputError(f"a column mixes values of different types: {error}") from error
+        if not native.num_rows:
+            raise InputError("the table has no rows")
+        return cls._from_columns(dict(zip(chosen, native.columns, strict=True)), duplicates)
+
+    @classmethod
+    def _from_columns(cls, columns: dict[str, pa.ChunkedArray], duplicates: str) -> Interactions:
+        """From one Arrow column a role; takes the columns out of the dict, to free each when it is done with."""
+        with ThreadPoolExecutor(2) as pool:
+            coding = [pool.submit(encode, columns.pop(role), role) for role in ("user", "item")]
+            (users, user_codes), (items, item_codes) = [task.result() for task in coding]
+        weights = numbers(columns.pop("weight"), "weight", negative=False) if "weight" in columns else None
+        extra: dict[str, NDArray[Any]] = {}
+        if "rating" in columns:
+            extra["rating"] = numbers(columns.pop("rating"), "rating", negative=True)
+        if "timestamp" in columns:
+            extra["timestamp"] = times(columns.pop("timestamp"))
+        shape = (len(users), len(items))
+        matrix, extra = assemble(user_codes, item_codes, shape, weights, extra, duplicates)
+        return cls(matrix, users, items, extra)
+
+    @classmethod
+    def from_matrix(
+        cls, matrix: sparray | spmatrix, *, users: Any = None, items: Any = None
+    ) -> Interactions:
+        """From a scipy sparse matrix, users × items; its values are the weights.
+
+        Ids default to positions. The matrix is copied.
+
+        >>> from scipy.sparse import csr_array
+        >>> Interactions.from_matrix(csr_array([[1.0, 0.0], [0.5, 1.0]]), items=["tea", "coffee"])
+        Interactions(2 users × 2 items, 3 interactions)
+        """
+        try:
+            weights = csr_array(matrix, dtype=np.float32, copy=True)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"not a sparse users × items matrix: {type(matrix).__name__}") from error
+        if weights.ndim != 2:
+            raise InputError(f"the matrix must have two dimensions, users × items; it has {weights.ndim}")
+        weights.sum_duplicates()
+        n_users, n_items = weights.shape
+        return cls(weights, as_ids(users, n_users, "user"), as_ids(items, n_items, "item"))
+
+    # ── out ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def to_table(self, kind: TableKind = "pyarrow") -> Any:
+        """A table with columns user, item, weight and what else is known: pyarrow, pandas or polars."""
+        table = pa.table(
+            {
+                "user": pa.array(self.users).take(pa.array(self.user_codes)),
+                "item": pa.array(self.items).take(pa.array(self.item_codes)),
+                "weight": pa.array(self.matrix.data),
+                **{name: pa.array(values) for name, values in self.columns.items()},
+            }
+        )
+        if kind == "pyarrow":
+            return table
+        if kind == "pandas":
+            return table.to_pandas()
+        if kind == "polars":
+            import polars
+
+            return polars.from_arrow(table)
+        raise InputError(f"kind must be 'pyarrow', 'pandas' or 'polars', got {kind!r}")
+
+    # ── looking ─────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def n_users(self) -> int:
+        """Number of users, those without interactions included."""
+        return len(self.users)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items, those without interactions included."""
+        return len(self.items)
+
+    def __len__(self) -> int:
+        """Count the observed pairs."""
+        return int(self.matrix.nnz)
+
+    def __repr__(self) -> str:
+        known = f", with {' and '.join(self.columns)}" if self.columns else ""
+        return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {len(self):,} interactions{known})"
+
+    @cached_property
+    def user_codes(self) -> NDArray[np.int32]:
+        """The row of each interaction, in the order of `matrix.data`."""
+        return _frozen(np.repeat(np.arange(self.n_users, dtype=np.int32), self.activity))
+
+    @property
+    def item_codes(self) -> NDArray[np.int32]:
+        """The column of each interaction, in the order of `matrix.data`."""
+        return np.asarray(self.matrix.indices)
+
+    @property
+    def activity(self) -> NDArray[np.int64]:
+        """Number of interactions of each user."""
+        return np.diff(self.matrix.indptr).astype(np.int64)
+
+    @property
+    def popularity(self) -> NDArray[np.int64]:
+        """Number of interactions of each item."""
+        return np.bincount(self.item_codes, minlength=self.n_items).astype(np.int64)
+
+    def user_positions(self, ids: Any) -> NDArray[np.int64]:
+        """Rows of the given user ids; −1 for a user who is not here."""
+        return positions(self.users, ids, "user")
+
+    def item_positions(self, ids: Any) -> NDArray[np.int64]:
+        """Columns of the given item ids; −1 for an item that is not here."""
+        return positions(self.items, ids, "item")
+
+    def equals(self, other: Interactions) -> bool:
+        """Whether the other has the same ids in the same order, the same weights and the same columns."""
+        return (
+            np.array_equal(self.users, other.users)
+            and np.array_equal(self.items, other.items)
+            and np.array_equal(self.matrix.indptr, other.matrix.indptr)
+            and np.array_equal(self.matrix.indices, other.matrix.indices)
+            and np.array_equal(self.matrix.data, other.matrix.data)
+            and self.columns.keys() == other.columns.keys()
+            and all(np.array_equal(values, other.columns[name]) for name, values in self.columns.items())
+        )
+
+    # ── changing ────────────────────────────────────────────────────────────────────────────────────
+
+    def select(self, keep: NDArray[np.bool_]) -> Interactions:
+        """Only the interactions marked in `keep`; users and items keep their index.
+
+        What is left out is remembered as held out: it was true, so noise is never injected there.
+        """
+        keep = np.asarray(keep)
+        if keep.dtype != bool or keep.shape != (len(self),):
+            raise InputError(f"keep must be {len(self)} booleans, one for each interaction")
+        left_out = self._pairs(~keep)
+        known = left_out if self.held_out is None else _union(self.held_out, left_out)
+        return replace(self._kept(keep), held_out=known)
+
+    def with_weights(self, weights: NDArray[Any]) -> Interactions:
+        """The same interactions with other weights, in the order of `matrix.data`."""
+        data = np.array(weights, dtype=np.float32)
+        if data.shape != (len(self),):
+            raise InputError(f"weights must be {len(self)} numbers, one for each interaction, got {data.shape}")
+        indices, indptr = self.matrix.indices, self.matrix.indptr
+        return replace(self, matrix=csr_array((data, indices, indptr), shape=self.matrix.shape))
+
+    def with_held_out(self, *parts: Interactions) -> Interactions:
+        """The same interactions, knowing that these others are true too: for splits made elsewhere."""
+        known = self.held_out
+        for part in parts:
+            aligned = part.align(self)
+            pairs = aligned._pairs(np.ones(len(aligned), dtype=bool))
+            known = pairs if known is None else _union(known, pairs)
+        return replace(self, held_out=known)
+
+    def with_item_info(
+        self, names: Mapping[Any, str] | None = None, categories: Mapping[Any, Sequence[str]] | None = None
+    ) -> Interactions:
+        """The same interactions with names and categories of items, given by item id.
+
+        An item that is not in `names` is called by its id; one that is not in `categories` has none.
+        """
+        ids = self.items.tolist()
+        named, sorted_in = self.item_names, self.item_categories
+        if names is not None:
+            named = np.array([str(names.get(item, item)) for item in ids], dtype=object)
+        if categories is not None:
+            sorted_in = tuple(tuple(categories.get(item, ())) for item in ids)
+        return replace(self, item_names=named, item_categories=sorted_in)
+
+    def rated_at_least(self, minimum: float) -> Interactions:
+        """The interactions rated `minimum` or more, without the users and items that are left with none.
+
+        What was rated lower is remembered as `disliked`.
+        """
+        if "rating" not in self.columns:
+            raise InputError("there are no ratings to compare with: name their column with rating_col")
+        if not np.isfinite(minimum):
+            raise InputError(f"the minimum rating must be a finite number, got {minimum}")
+        liked = self.columns["rating"] >= minimum
+        low = self._pairs(~liked)
+        known = low if self.disliked is None else _union(self.disliked, low)
+        return replace(self._kept(liked), disliked=known).without_empty()
+
+    def without_empty(self) -> Interactions:
+        """Without the users and items that have no interaction."""
+        rows = np.flatnonzero(self.activity)
+        cols = np.flatnonzero(self.popularity)
+        return self._taken(rows, cols, self.users[rows], self.items[cols])
+
+    def align(self, like: Interactions) -> Interactions:
+        """The same interactions on the users and items of another, in its order.
+
+        Interactions of users or items that the other does not have are dropped, with a warning that counts
+        them. Ids that differ only in type between the two are refused.
+        """
+        if self.users is like.users and self.items is like.items:
+            return self
+        rows = positions(self.users, like.users, "user") if self.n_users else np.full(like.n_users, -1)
+        cols = positions(self.items, like.items, "item") if self.n_items else np.full(like.n_items, -1)
+        aligned = self._taken(rows, cols, like.users, like.items)
+        if dropped := len(self) - len(aligned):
+            warnings.warn(
+                f"{dropped:,} of {len(self):,} interactions are of users or items that are not in the other "
+                "data, and were dropped",
+                DataWarning,
+                stacklevel=2,
+            )
+        return replace(aligned, item_names=like.item_names, item_categories=like.item_categories)
+
+    def _kept(self, keep: NDArray[np.bool_]) -> Interactions:
+        indptr = np.zeros_like(self.matrix.indptr)
+        np.cumsum(np.bincount(self.user_codes[keep], minlength=self.n_users), out=indptr[1:])
+        matrix = csr_array((self.matrix.data[keep], self.matrix.indices[keep], indptr), shape=self.matrix.shape)
+        columns = {name: values[keep] for name, values in self.columns.items()}
+        return replace(self, matrix=matrix, columns=columns)
+
+    def _pairs(self, which: NDArray[np.bool_]) -> csr_array:
+        """The marked pairs, without their weights."""
+        part = self._kept(which).matrix
+        return csr_array((np.ones(part.nnz, dtype=bool), part.indices, part.indptr), shape=part.shape)
+
+    def _taken(self, rows: NDArray[Any], cols: NDArray[Any], users: Ids, items: Ids) -> Interactions:
+        """On other rows and columns: those of the old at the given positions, empty ones where −1."""
+        # Entries are moved as their positions + 1 so that a weight of 0 is not taken for an absent pair.
+        place = csr_array(
+            (np.arange(1, len(self) + 1), self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape
+        )
+        moved = _take(place, rows, cols)
+        at = moved.data - 1
+        matrix = csr_array((self.matrix.data[at], moved.indices, moved.indptr), shape=moved.shape)
+        names, categories = self.item_names, self.item_categories
+        inside = np.all(cols >= 0)
+        return Interactions(
+            matrix,
+            users,
+            items,
+            {name: values[at] for name, values in self.columns.items()},
+            names[cols] if names is not None and inside else None,
+            tuple(categories[at] for at in cols) if categories is not None and inside else None,
+            None if self.held_out is None else _take(self.held_out, rows, cols),
+            None if self.disliked is None else _take(self.disliked, rows, cols),
+        )
+
+
+def _take(pattern: csr_array, rows: NDArray[Any], cols: NDArray[Any]) -> csr_array:
+    """Rows and columns of a sparse matrix at the given positions; empty ones where −1."""
+    coo = pattern.tocoo()
+    new_row = np.full(pattern.shape[0], -1, dtype=np.int32)
+    new_col = np.full(pattern.shape[1], -1, dtype=np.int32)
+    new_row[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+    new_col[cols[cols >= 0]] = np.flatnonzero(cols >= 0)
+    row, col = new_row[coo.row], new_col[coo.col]
+    inside = (row >= 0) & (col >= 0)
+    moved = csr_array((coo.data[inside], (row[inside], col[inside])), shape=(len(rows), len(cols)))
+    moved.sort_indices()
+    return moved
+
+
+def _union(one: csr_array, other: csr_array) -> csr_array:
+    return csr_array(one + other, dtype=bool)
+
+
+def _check_weights(weights: NDArray[np.float32]) -> None:
+    for bad, problem in ((~np.isfinite(weights), "not a finite number"), (weights < 0, "negative")):
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise RowError(f"the weight is {weights[at]}, which is {problem}", at)
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
