@@ -1,17 +1,36 @@
 """Find the clicks that don't belong, and train recommenders that are not misled by them."""
 
+from prorec import models
+from prorec.data.cinema import make_cinema
+from prorec.data.noise import inject_noise
 from prorec.data.readers import read_interactions
+from prorec.data.registry import load_dataset
+from prorec.data.splits import split_at_time, split_by_user, split_globally, split_leave_out
 from prorec.data.writers import write_interactions
-from prorec.errors import DataWarning, InputError
+from prorec.errors import DataWarning, DownloadError, InputError
+from prorec.evaluate import compare, detection_metrics, evaluate, ranking_metrics
 from prorec.interactions import Interactions
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DataWarning",
+    "DownloadError",
     "InputError",
     "Interactions",
     "__version__",
+    "compare",
+    "detection_metrics",
+    "evaluate",
+    "inject_noise",
+    "load_dataset",
+    "make_cinema",
+    "models",
+    "ranking_metrics",
     "read_interactions",
+    "split_at_time",
+    "split_by_user",
+    "split_globally",
+    "split_leave_out",
     "write_interactions",
 ]

@@ -61,9 +61,7 @@ def assemble(
                 data = np.add.reduceat(each, starts, dtype=np.float64).astype(np.float32)
             else:
                 data = np.maximum.reduceat(each, starts)
-            columns = {
-                name: np.maximum.reduceat(values, starts) for name, values in _taken(columns, order).items()
-            }
+            columns = {name: np.maximum.reduceat(values, starts) for name, values in _taken(columns, order).items()}
 
     index_type = np.int32 if len(rows) < 2**31 else np.int64
     indptr = np.zeros(shape[0] + 1, dtype=index_type)

@@ -25,9 +25,7 @@ ALIASES = {
 _REQUIRED = ("user", "item")
 
 
-def choose_columns(
-    names: Sequence[str], wanted: dict[str, ColumnRef], *, has_header: bool = True
-) -> dict[str, int]:
+def choose_columns(names: Sequence[str], wanted: dict[str, ColumnRef], *, has_header: bool = True) -> dict[str, int]:
     """Position of the column that plays each role.
 
     A role that was asked for by name or position must be there. Otherwise the roles are found by their usual
@@ -98,7 +96,7 @@ def numbers(column: pa.ChunkedArray, name: str, *, negative: bool) -> NDArray[np
 
 def _cast(column: pa.ChunkedArray) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # a number too large for float32 becomes inf, and is refused as such
-        return column.cast(pa.float64()).to_numpy().astype(np.float32)
+        return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float32)
 
 
 def times(column: pa.ChunkedArray) -> NDArray[Any]:
@@ -107,9 +105,9 @@ def times(column: pa.ChunkedArray) -> NDArray[Any]:
         raise RowError("the timestamp is missing", int(pc.index(pc.is_null(column), True).as_py()))
     kind = column.type
     if pa.types.is_integer(kind):
-        return column.to_numpy().astype(np.int64, copy=False)
+        return np.asarray(column.to_numpy(), dtype=np.int64)
     if pa.types.is_floating(kind):
-        values = column.to_numpy().astype(np.float64, copy=False)
+        values = np.asarray(column.to_numpy(), dtype=np.float64)
         if not np.isfinite(values).all():
             raise RowError("the timestamp is not a finite number", int(np.argmin(np.isfinite(values))))
         return values

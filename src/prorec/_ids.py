@@ -78,7 +78,7 @@ def positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
             "read both with the same type of id"
         )
     found = pc.index_in(column, value_set=known.cast(column.type))
-    return pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
 
 
 def _kind(kind: pa.DataType) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,7 @@ N_THREADS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinit
 _DIGIT_BITS = 12  # 4,096 places to write to at once still fit the cache
 
 
-def sort_by_user_and_item(
-    users: Codes, items: Codes, n_users: int, n_items: int
-) -> tuple[Codes, Codes, NDArray[Any]]:
+def sort_by_user_and_item(users: Codes, items: Codes, n_users: int, n_items: int) -> tuple[Codes, Codes, NDArray[Any]]:
     """Codes sorted by (user, item), and the stable order of rows that sorts them.
 
     >>> sort_by_user_and_item(np.int32([1, 0, 1, 1]), np.int32([2, 1, 0, 2]), 2, 3)
@@ -53,7 +52,7 @@ def _radix_sorted(keys: Keys, spare: Keys, low_bits: int, bits: int) -> tuple[Ke
     passes = -(-bits // _DIGIT_BITS)
     digit = -(-bits // passes)
     cuts = np.linspace(0, len(keys), N_THREADS + 1, dtype=np.int64)
-    parts = [slice(begin, end) for begin, end in zip(cuts[:-1], cuts[1:], strict=True)]
+    parts = [slice(begin, end) for begin, end in pairwise(cuts)]
     with ThreadPoolExecutor(N_THREADS) as pool:
         for shift in range(low_bits, low_bits + bits, digit):
             counts = np.zeros((len(parts), 1 << digit), dtype=np.int64)

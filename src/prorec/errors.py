@@ -36,3 +36,7 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         choices = ", ".join(repr(choice) for choice in allowed)
         raise InputError(f"{name} must be one of {choices}, got {value!r}")
+
+
+class DownloadError(RuntimeError):
+    """A data set is not on this machine and could not be fetched; the message says what to put where."""

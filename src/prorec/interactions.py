@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -19,9 +19,8 @@ from scipy.sparse import csr_array, sparray, spmatrix
 from prorec._assembly import assemble
 from prorec._columns import ColumnRef, choose_columns, numbers, times
 from prorec._ids import Ids, as_ids, encode, positions
+from prorec._tables import TableKind, as_kind
 from prorec.errors import DataWarning, InputError, RowError
-
-TableKind = Literal["pyarrow", "pandas", "polars"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,9 +140,7 @@ class Interactions:
         return cls(matrix, users, items, extra)
 
     @classmethod
-    def from_matrix(
-        cls, matrix: sparray | spmatrix, *, users: Any = None, items: Any = None
-    ) -> Interactions:
+    def from_matrix(cls, matrix: sparray | spmatrix, *, users: Any = None, items: Any = None) -> Interactions:
         """From a scipy sparse matrix, users × items; its values are the weights.
 
         Ids default to positions. The matrix is copied.
@@ -174,15 +171,7 @@ class Interactions:
                 **{name: pa.array(values) for name, values in self.columns.items()},
             }
         )
-        if kind == "pyarrow":
-            return table
-        if kind == "pandas":
-            return table.to_pandas()
-        if kind == "polars":
-            import polars
-
-            return polars.from_arrow(table)
-        raise InputError(f"kind must be 'pyarrow', 'pandas' or 'polars', got {kind!r}")
+        return as_kind(table, kind)
 
     # ── looking ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -217,7 +206,7 @@ class Interactions:
     @property
     def activity(self) -> NDArray[np.int64]:
         """Number of interactions of each user."""
-        return np.diff(self.matrix.indptr).astype(np.int64)
+        return np.asarray(np.diff(self.matrix.indptr), dtype=np.int64)
 
     @property
     def popularity(self) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal
+from typing import BinaryIO, Literal, cast
 
 from prorec.errors import InputError, RowError
 
@@ -73,7 +73,7 @@ def is_gzipped(path: Path) -> bool:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[BinaryIO]:
     """The file's bytes, unzipped if need be."""
     if not is_gzipped(path):
         with path.open("rb") as file:
@@ -81,7 +81,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         return
     try:
         with gzip.open(path, "rb") as unzipped:
-            yield unzipped
+            yield cast(BinaryIO, unzipped)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError("the gzip file is broken or cut short") from error
 

@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,14 +38,14 @@ def write_interactions(interactions: Interactions, path: str | Path) -> None:
 
 
 @contextmanager
-def _sink(path: Path, gzipped: bool) -> Iterator[IO[bytes]]:
+def _sink(path: Path, gzipped: bool) -> Iterator[BinaryIO]:
     with path.open("wb") as raw:
         if not gzipped:
             yield raw
             return
         # No name or time inside, so that the same interactions give the same bytes.
         with gzip.GzipFile("", "wb", 6, raw, 0) as zipped:
-            yield zipped
+            yield cast(BinaryIO, zipped)
 
 
 def _as_inter(table: pa.Table) -> pa.Table:

@@ -1,0 +1,99 @@
+"""The formats that the known data sets come in: a folder of files in, interactions out."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from prorec.data._files import naming
+from prorec.data._text import TextFile
+from prorec.data.readers import read_interactions
+from prorec.errors import InputError
+from prorec.interactions import Interactions
+
+YAHOO_FILE = "ydata-ymusic-user-artist-ratings-v1_0.txt"
+_NEVER_AGAIN = 255
+
+
+def movielens_100k(folder: Path) -> Interactions:
+    """`u.data`: user, item, rating, time, between tabs. `u.item`: names and 0/1 flags of genres, latin-1."""
+    ratings = read_interactions(
+        folder / "u.data", header=False, separator="\t", rating_col=2, timestamp_col=3, duplicates="error"
+    )
+    genres = [line.split("|")[0] for line in _lines(folder / "u.genre") if line]
+    names, categories = {}, {}
+    for line in _lines(folder / "u.item"):
+        item, name, _, _, _, *flags = line.split("|")
+        names[int(item)] = name
+        categories[int(item)] = [genre for genre, flag in zip(genres, flags, strict=True) if flag == "1"]
+    return ratings.with_item_info(names, categories)
+
+
+def movielens_1m(folder: Path) -> Interactions:
+    """`ratings.dat` and `movies.dat`: columns between `::`, genres between `|`, latin-1."""
+    # Between the two colons of a separator Arrow sees an empty column.
+    ratings = read_interactions(
+        folder / "ratings.dat",
+        header=False,
+        separator=":",
+        user_col=0,
+        item_col=2,
+        rating_col=4,
+        timestamp_col=6,
+        duplicates="error",
+    )
+    films = [line.split("::") for line in _lines(folder / "movies.dat")]
+    names = {int(item): name for item, name, _ in films}
+    return ratings.with_item_info(names, {int(item): genres.split("|") for item, _, genres in films})
+
+
+def amazon(folder: Path, name: str) -> Interactions:
+    """`NAME.train.rating` and `NAME.test.rating` together: user, item, rating, between tabs."""
+    parts = [
+        _columns(folder / f"{name}.{part}.rating", {"user": 0, "item": 1, "rating": 2}) for part in ("train", "test")
+    ]
+    columns = {role: pa.chunked_array(parts[0][role].chunks + parts[1][role].chunks) for role in parts[0]}
+    return Interactions._from_columns(columns, "error")
+
+
+def gowalla(folder: Path) -> Interactions:
+    """`train.txt`, `valid.txt` and `test.txt` together: a line a user, `user item item …`."""
+    users, items = [], []
+    for part in ("train", "valid", "test"):
+        for line in _lines(folder / f"{part}.txt"):
+            user, *visited = line.split()
+            users.append(np.full(len(visited), int(user)))
+            items.append(np.array(visited, dtype=np.int64))
+    table = pa.table({"user": np.concatenate(users), "item": np.concatenate(items)})
+    return Interactions.from_table(table, duplicates="error")
+
+
+def yahoo_r1(folder: Path) -> Interactions:
+    """Webscope's R1, plain or gzipped: user, artist, rating 0–100, between tabs, with repeated pairs.
+
+    A rating of 255 means "never play again": it is read as 0, the lowest there is. Of a repeated pair the highest
+    rating counts.
+    """
+    plain = folder / YAHOO_FILE
+    path = plain if plain.exists() else plain.with_name(plain.name + ".gz")
+    columns = _columns(path, {"user": 0, "item": 1, "rating": 2})
+    rating = columns["rating"]
+    columns["rating"] = pc.if_else(pc.equal(rating, _NEVER_AGAIN), pa.scalar(0, rating.type), rating)
+    worst = pc.min_max(columns["rating"])
+    if worst["min"].as_py() < 0 or worst["max"].as_py() > 100:
+        raise InputError(f"{path}: ratings must lie in 0–100 or be 255, found {worst['min']} to {worst['max']}")
+    return Interactions._from_columns(columns, "max")
+
+
+def _columns(path: Path, places: dict[str, int]) -> dict[str, pa.ChunkedArray]:
+    with naming(path):
+        return TextFile(path, "\t", header=False).read({**places}, ids="auto")
+
+
+def _lines(path: Path) -> list[str]:
+    with path.open(encoding="latin-1") as file:
+        return list(itertools.takewhile(bool, (line.rstrip("\n") for line in file)))

@@ -1,0 +1,56 @@
+"""What every recommender can do, and what it answers with.
+
+Weights lie in [0, 1], and a weight stands wherever a one stood. What a model leaves out when it recommends is what
+was observed, whatever its weight: a click that counts for nothing is not recommended back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from prorec._tables import TableKind, as_kind
+from prorec.interactions import Interactions
+
+
+class Recommender(Protocol):
+    """Anything that learns from interactions and then ranks items for users."""
+
+    def fit(self, interactions: Interactions) -> Self:
+        """Learn, and return self."""
+        ...
+
+    def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True) -> Recommendations:
+        """The k best items for each user id, best first."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendations:
+    """A ranked list of items for each of some users."""
+
+    users: NDArray[Any]
+    """Ids of the users."""
+    ranked: NDArray[np.int32]
+    """Users × k: positions in `items`, best first; −1 where there was nothing left to recommend."""
+    scores: NDArray[np.float32]
+    """Users × k: higher is better; 0 where `ranked` is −1."""
+    items: NDArray[Any]
+    """Ids of all items, which `ranked` points into."""
+
+    def to_table(self, kind: TableKind = "pyarrow") -> Any:
+        """One row per recommendation: user, rank (from 1), item, score."""
+        row, rank = np.nonzero(self.ranked >= 0)
+        table = pa.table(
+            {
+                "user": pa.array(self.users).take(pa.array(row)),
+                "rank": rank + 1,
+                "item": pa.array(self.items).take(pa.array(self.ranked[row, rank])),
+                "score": self.scores[row, rank],
+            }
+        )
+        return as_kind(table, kind)
