@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,9 @@ def times(column: pa.ChunkedArray) -> NDArray[Any]:
         return values
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return np.asarray(column.to_numpy())
+    for row, value in enumerate(column.to_pylist()):
+        if not is_number(value) and not _is_date(value):
+            raise RowError(f"the timestamp {value!r} is not a number or a date", row)
     raise InputError(f"timestamps must be numbers, dates or datetimes, got a column of type {kind}")
 
 
@@ -124,6 +128,14 @@ def is_number(value: Any) -> bool:
     """
     try:
         float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_date(value: Any) -> bool:
+    try:
+        datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return False
     return True

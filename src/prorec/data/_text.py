@@ -35,7 +35,11 @@ class TextFile:
     def read(self, wanted: dict[str, ColumnRef], ids: str) -> dict[str, pa.ChunkedArray]:
         """The columns that play a role, by role."""
         chosen = choose_columns(self._names, wanted, has_header=self.header)
-        table = self._read_as(chosen, self._types(chosen, ids))
+        try:
+            types = self._types(chosen, ids)
+        except pa.ArrowInvalid as error:
+            raise self._explained(error, None, chosen) from error
+        table = self._read_as(chosen, types)
         if not table.num_rows:
             raise InputError("the file has a header but no rows")
         return {role: table.column(place) for place, role in enumerate(chosen)}

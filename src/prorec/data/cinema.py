@@ -29,7 +29,7 @@ _DAY = 86_400
 # Shape of the marginals, chosen to look like MovieLens-100k's (docs/figures/cinema_curves.png).
 _LOG_ACTIVITY = (3.70, 0.93)
 _LEAST_ACTIVITY = 5
-_APPEAL_SPREAD = 1.75
+_APPEAL_SPREAD = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ def _make_block(
     """Activity of each user; film, origin and time of each click, by user and film; tastes."""
     n_items = len(films.titles)
     wanted = np.exp(rng.normal(*_LOG_ACTIVITY, size=n_users))
-    wanted = np.clip(wanted, _LEAST_ACTIVITY, max(_LEAST_ACTIVITY, n_items / 3)).astype(np.int64)
+    wanted = np.clip(wanted, _LEAST_ACTIVITY, max(_LEAST_ACTIVITY, n_items * 0.4)).astype(np.int64)
     tastes = _make_tastes(wanted, rng)
     of_origin = _genres_by_origin(tastes)
     origin = rng.choice(3, size=wanted.sum(), p=[1 - sum(shares), shares[1], shares[0]]).astype(np.int8)
@@ -193,8 +193,8 @@ def _genres_by_origin(tastes: NDArray[np.float32]) -> NDArray[np.float64]:
     likes = tastes > 0
     exploring = np.where(likes, 0, tastes @ near)
     strange = np.where(likes | (exploring > 0), 0, 1.0)
-    # Who likes, or nearly likes, everything else has only what is left to be mistaken about.
-    strange = np.where(strange.any(axis=1, keepdims=True), strange, ~likes)
+    # Whose tastes leave no related genre, or no unrelated one, takes any other for it.
+    exploring, strange = (np.where(c.any(axis=1, keepdims=True), c, ~likes) for c in (exploring, strange))
     chances = np.stack([tastes.astype(np.float64), exploring, strange]).cumsum(axis=2)
     return np.asarray(chances / chances[:, :, -1:])
 

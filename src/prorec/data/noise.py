@@ -16,8 +16,9 @@ Kind = Literal["uniform", "popularity", "swap", "disliked"]
 Pairs = NDArray[np.int64]
 """Pairs as single numbers, user · n_items + item."""
 
-_ROUNDS = 300
+_ROUNDS = 100
 _CHOICES = 3
+_PATIENCE = 50  # rounds without getting any nearer
 _ENUMERABLE = 20_000_000  # pairs that may be listed one by one when drawing at random no longer finds a free one
 
 
@@ -173,12 +174,15 @@ def _exchanged(
     """
     items = rng.permutation(items)
     base = users.astype(np.int64) * n_items
-    for _ in range(_ROUNDS):
+    least_bad, since = len(items) + 1, 0
+    while since < _PATIENCE:
         pairs = base + items
         bad = ~_is_free(pairs, taken)
         bad[np.setdiff1d(np.arange(len(pairs)), np.unique(pairs, return_index=True)[1])] = True
         if not bad.any():
             return items
+        since = 0 if bad.sum() < least_bad else since + 1
+        least_bad = min(least_bad, bad.sum())
         one = np.flatnonzero(bad)
         other = rng.permutation(len(pairs))[: len(one)]
         # No position takes part in two exchanges at once.

@@ -192,18 +192,24 @@ def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "
     return loaded
 
 
-def locate(entry: DataSet) -> Path:
-    """The folder with the data set's files, downloaded if need be."""
-    cached = cache_folder() / entry.name
-    given = os.environ.get("PROREC_DATA")
-    folders = [Path(given) / entry.name, cached] if given else [cached]
-    for folder in folders:
+def present(entry: DataSet) -> Path | None:
+    """The folder that has all of the data set's files, plain or gzipped, if there is one."""
+    for folder in _folders(entry):
         if all((folder / file).exists() or (folder / f"{file}.gz").exists() for file in entry.files):
             return folder
+    return None
+
+
+def locate(entry: DataSet) -> Path:
+    """The folder with the data set's files, downloaded if need be."""
+    if found := present(entry):
+        return found
+    folders = _folders(entry)
+    cached = folders[-1]
     wanted = (
         f"{entry.name} is not on this machine. Put {' and '.join(entry.files)} into "
         f"{' or '.join(str(folder) for folder in folders)}"
-        f"{'' if given else f' (or set PROREC_DATA to the folder that has {entry.name}/ in it)'}. "
+        f"{'' if len(folders) > 1 else f' (or set PROREC_DATA to the folder that has {entry.name}/ in it)'}. "
         f"They come from {entry.homepage}"
     )
     if not entry.remotes:
@@ -216,6 +222,12 @@ def locate(entry: DataSet) -> Path:
     except DownloadError as error:
         raise DownloadError(f"{error}. {wanted}") from error
     return cached
+
+
+def _folders(entry: DataSet) -> list[Path]:
+    """Where to look, first to last; downloads go to the last."""
+    given = os.environ.get("PROREC_DATA")
+    return ([Path(given) / entry.name] if given else []) + [cache_folder() / entry.name]
 
 
 def cache_folder() -> Path:

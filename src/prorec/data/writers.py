@@ -33,7 +33,7 @@ def write_interactions(interactions: Interactions, path: str | Path) -> None:
             if kind == "parquet":
                 pq.write_table(table, sink)
             else:
-                options = pacsv.WriteOptions(delimiter=separator, quoting_style="needed", quoting_header="needed")
+                options = pacsv.WriteOptions(delimiter=separator, quoting_style="needed", quoting_header="none")
                 pacsv.write_csv(table, sink, options)
 
 

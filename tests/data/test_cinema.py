@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from prorec import InputError, make_cinema, split_by_user
+from prorec.data import cinema
+from prorec.data._titles import GENRES, RELATED
+from prorec.data.cinema import EXPLORATION, MISTAKE, TASTE
+
+
+def test_the_planted_truth_holds_for_every_click() -> None:
+    club = make_cinema()
+    clicks = club.interactions
+    assert clicks.item_categories is not None
+    for user, film, origin in zip(clicks.user_codes, clicks.item_codes, clicks.columns["origin"], strict=True):
+        likes = {GENRES[at] for at in np.flatnonzero(club.tastes[user])}
+        genres = set(clicks.item_categories[film])
+        assert bool(likes & genres) == (origin == TASTE)
+        if origin == EXPLORATION:
+            assert any(genre in RELATED[taste] for genre in genres for taste in likes)
+    np.testing.assert_array_equal(club.is_mistake, clicks.columns["origin"] == MISTAKE)
+
+
+def test_shares_and_sizes_are_what_was_asked_for() -> None:
+    club = make_cinema(2000, 1500, mistakes=0.2, exploration=0.1, seed=3)
+    origin = club.interactions.columns["origin"]
+    assert club.interactions.matrix.shape == (2000, 1500)
+    # Users who run out of films they like lose taste clicks, so the other two shares come out a little higher.
+    assert 0.2 <= (origin == MISTAKE).mean() < 0.23
+    assert 0.1 <= (origin == EXPLORATION).mean() < 0.12
+    assert not make_cinema(100, 100, mistakes=0).is_mistake.any()
+    np.testing.assert_allclose(club.tastes.sum(axis=1), 1, rtol=1e-5)
+    assert (np.count_nonzero(club.tastes, axis=1) >= 1).all()
+
+
+def test_marginals_have_long_tails_like_real_data() -> None:
+    clicks = make_cinema(seed=5).interactions
+    popularity = np.sort(clicks.popularity)[::-1]
+    top_tenth = popularity[: len(popularity) // 10].sum() / popularity.sum()
+    assert 0.35 < top_tenth < 0.6, "MovieLens-100k: .47"
+    assert 30 < np.median(clicks.activity) < 50, "MovieLens-100k: 39.5"
+    assert clicks.activity.min() >= 3
+
+
+def test_the_same_seed_gives_the_same_club_and_another_another() -> None:
+    one, same, other = make_cinema(300, 200, seed=1), make_cinema(300, 200, seed=1), make_cinema(300, 200, seed=2)
+    assert one.interactions.equals(same.interactions)
+    np.testing.assert_array_equal(one.tastes, same.tastes)
+    assert not one.interactions.equals(other.interactions)
+
+
+def test_many_users_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    make_block = cinema._make_block
+
+    def watched(n_users: int, *rest: object) -> object:
+        sizes.append(n_users)
+        return make_block(n_users, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cinema, "_make_block", watched)
+    clicks = make_cinema(40_000, 1000).interactions
+    assert sizes == [16_384, 16_384, 7_232]
+    assert clicks.n_users == 40_000
+    assert clicks.activity.min() >= 1
+
+
+def test_titles_are_distinct() -> None:
+    names = make_cinema(50, 3000).interactions.item_names
+    assert names is not None
+    bare = [name.rsplit(" (", 1)[0] for name in names]
+    assert len(set(bare)) == 3000
+
+
+def test_the_truth_survives_a_split() -> None:
+    club = make_cinema(200, 150)
+    parts = split_by_user(club.interactions, (0.5, 0.2, 0.3))
+    np.testing.assert_array_equal(parts.train.columns["origin"] == MISTAKE, club.is_mistake[parts.part == 0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_users": 0}, "n_users must be at least 1, got 0"),
+        ({"n_items": 10}, "n_items must be at least 42, got 10"),
+        ({"mistakes": 0.6, "exploration": 0.5}, "sum to at most 1"),
+        ({"mistakes": -0.1}, "sum to at most 1"),
+    ],
+)
+def test_bad_sizes_and_shares_are_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_cinema(**options)  # type: ignore[arg-type]

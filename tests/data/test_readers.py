@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from prorec import DataWarning, InputError, Interactions, read_interactions
+from prorec.data import _text
+
+LOG = "user,item,rating,timestamp\nbob,7,4.5,100\nann,7,3,90\nbob,9,1,80\n"
+
+
+def written(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    raw = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    return path
+
+
+def check_log(clicks: Interactions) -> None:
+    assert clicks.users.tolist() == ["ann", "bob"]
+    assert clicks.items.tolist() == [7, 9]
+    assert clicks.matrix.toarray().tolist() == [[1, 0], [1, 1]]
+    assert clicks.columns["rating"].tolist() == [3, 4.5, 1]
+    assert clicks.columns["timestamp"].tolist() == [90, 100, 80]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".CSV"])
+def test_text(tmp_path: Path, ending: str) -> None:
+    text = LOG.replace(",", "\t") if "tsv" in ending else LOG
+    check_log(read_interactions(written(tmp_path, f"log{ending}", text)))
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".parquet.gz"])
+def test_parquet(tmp_path: Path, ending: str) -> None:
+    table = pa.table(
+        {"user": ["bob", "ann", "bob"], "item": [7, 7, 9], "rating": [4.5, 3, 1], "timestamp": [100, 90, 80]}
+    )
+    pq.write_table(table, tmp_path / "plain.parquet")
+    check_log(read_interactions(written(tmp_path, f"log{ending}", (tmp_path / "plain.parquet").read_bytes())))
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("bob,7,4.5,100\nann,7,3,90\nbob,9,1,80\n", {"header": False, "rating_col": 2, "timestamp_col": 3}),
+        ("7;bob;4.5;100\n7;ann;3;90\n9;bob;1;80", {"header": False, "separator": ";", "user_col": 1, "item_col": 0}),
+        ("who,what,user\nbob,7,1\nann,7,1\nbob,9,1\n", {"user_col": "who", "item_col": "what"}),
+        ("who,what,user\nbob,7,1\nann,7,1\nbob,9,1\n", {"user_col": 0, "item_col": 1}),
+        ("\n\nuser,item\r\nbob,7\r\n\r\nann,7\r\nbob,9\r\n", {}),
+        ("\ufeffuser,item\nbob,7\nann,7\nbob,9\n", {}),
+        ('user,item,review\nbob,7,"good,\nvery"\nann,7,""\nbob,9,"a ""b"" c"\n', {}),
+        ("user,item,,\nbob,7,x,y\nann,7,x,y\nbob,9,x,y\n", {}),
+    ],
+)
+def test_shapes_of_text(tmp_path: Path, text: str, options: dict[str, Any]) -> None:
+    clicks = read_interactions(written(tmp_path, "log.csv", text), **options)
+    assert clicks.users.tolist() == ["ann", "bob"]
+    assert clicks.items.tolist() == [7, 9]
+    assert clicks.matrix.toarray().tolist() == [[1, 0], [1, 1]]
+
+
+def test_the_types_of_ids(tmp_path: Path) -> None:
+    plain = written(tmp_path, "plain.csv", "user,item\n1,10\n2,20\n")
+    assert read_interactions(plain).users.tolist() == [1, 2]
+    assert read_interactions(plain, ids="text").users.tolist() == ["1", "2"]
+    padded = written(tmp_path, "padded.csv", "user,item\n007,10\n7,20\n")
+    assert read_interactions(padded).users.tolist() == ["007", "7"], "leading zeros are part of an id"
+    dates = written(tmp_path, "dates.csv", "user,item\n2024-01-01,true\n2024-01-02,false\n")
+    assert read_interactions(dates).users.tolist() == ["2024-01-01", "2024-01-02"]
+    assert read_interactions(dates).items.tolist() == ["false", "true"]
+    huge = written(tmp_path, "huge.csv", f"user,item\n{10**30},1\n5,1\n")
+    assert read_interactions(huge).users.tolist() == [str(10**30), "5"]
+    pq.write_table(pa.table({"user": [1], "item": [2]}), tmp_path / "p.parquet")
+    assert read_interactions(tmp_path / "p.parquet", ids="text").users.tolist() == ["1"]
+    with pytest.raises(InputError, match="ids must be one of"):
+        read_interactions(plain, ids="int")
+
+
+def test_what_the_first_lines_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_text, "_HEAD_BYTES", 64)
+    rows = [f"{at},{at % 7},{at}" for at in range(100)]
+    late = written(tmp_path, "late.csv", "\n".join(["user,item,timestamp", *rows, "x9,1,5", "3,9,1.5"]))
+    clicks = read_interactions(late)
+    assert "x9" in clicks.users
+    assert clicks.n_users == 101
+    assert clicks.columns["timestamp"].max() == 99
+
+
+def test_a_large_file_is_the_same_as_its_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pairs = np.unique(rng.integers(0, 3000, (300_000, 2)), axis=0)
+    rng.shuffle(pairs)
+    path = written(tmp_path, "log.csv", "user,item\n" + "\n".join(f"u{u},{i}" for u, i in pairs))
+    clicks = read_interactions(path)
+    assert path.stat().st_size > 2 * _text._HEAD_BYTES, "more than one block"
+    got = {(u, i) for u, i in zip(clicks.users[clicks.user_codes], clicks.items[clicks.item_codes], strict=True)}
+    assert got == {(f"u{u}", i) for u, i in pairs.tolist()}
+
+
+def test_duplicates_are_counted(tmp_path: Path) -> None:
+    path = written(tmp_path, "log.csv", "user,item\n1,1\n1,1\n1,1\n")
+    with pytest.warns(DataWarning, match="2 rows repeat"):
+        assert read_interactions(path).matrix.toarray().tolist() == [[3]]
+    with pytest.raises(InputError, match=r"log\.csv: 2 rows repeat"):
+        read_interactions(path, duplicates="error")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("usr,item\n1,2\n", r"log\.csv: no column is called 'user'.*Columns there: 'usr', 'item'"),
+        ("user,item,rating\n1,2,5\n\n3,4,good\n", r"log\.csv: line 4: the rating 'good' is not a number"),
+        ('user,item,rating,t\n1,2,5,"a\nb"\n3,4,good,c\n', r"log\.csv: line 4: the rating 'good' is not a number"),
+        ("user,item,rating\n1,2,5\n3,4,\n", r"line 3: the rating is missing"),
+        ("user,item,rating\n1,2,nan\n", r"line 2: the rating is"),
+        ("user,item,weight\n1,2,-0.5\n", r"line 2: the weight is -0.5; it must not be negative"),
+        ("user,item,weight\n1,2,1\n1,3,inf\n", r"line 3: the weight is inf, which is not a finite number"),
+        ("user,item,timestamp\n1,2,5\n1,3,soon\n", r"line 3: the timestamp 'soon' is not a number or a date"),
+        ("user,item,timestamp\n1,2,2024-05-01\n1,3,soon\n", r"line 3: the timestamp 'soon' is not a number or a date"),
+        ("user,item\n1,2\n,3\n", r"line 3: the user id is missing"),
+        ("user,item\na,2\nb,\n", r"line 3: the item id is missing"),
+        ("user,item\na,2\nNaN,3\n", r"line 3: the user id is missing"),
+        ("user,item\n1,2\n1,2,3\n", r"line 3: 3 columns instead of 2"),
+        ("user,item\n1,2\n1\n", r"line 3: 1 columns instead of 2"),
+        ("user,item\n", "a header but no rows"),
+        ("\n \n", "nothing in it"),
+        ("", "the file is empty"),
+    ],
+)
+def test_bad_text_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_interactions(written(tmp_path, "log.csv", text))
+
+
+def test_bad_lines_far_down_are_found_in_a_gzipped_file_too(tmp_path: Path) -> None:
+    rows = [f"u{at},{at % 7},3" for at in range(150_000)]
+    rows[140_000] = "u1,2,x"
+    path = written(tmp_path, "log.csv.gz", "user,item,rating\n" + "\n".join(rows))
+    with pytest.raises(InputError, match=r"log\.csv\.gz: line 140002: the rating 'x' is not a number"):
+        read_interactions(path)
+
+
+def test_broken_files_are_refused(tmp_path: Path) -> None:
+    noise = random.Random(0).randbytes(4000)
+    whole = gzip.compress(("user,item\n" + "\n".join(f"{at},{at}" for at in range(50_000))).encode())
+    for name, content, message in (
+        ("cut.csv.gz", whole[: len(whole) // 2], "the gzip file is broken or cut short"),
+        ("cut.parquet.gz", whole[: len(whole) // 2], "the gzip file is broken or cut short"),
+        ("flipped.csv.gz", whole[:2000] + b"\xff" * 50 + whole[2050:], "the gzip file is broken or cut short"),
+        ("noise.csv", noise, "the file is binary"),
+        ("noise.csv.gz", b"\x1f\x8b" + noise, "the gzip file is broken or cut short"),
+        ("latin.csv", "user,item\nJosé,1\n".encode("latin-1"), "latin.csv: not a text file.*UTF8"),
+        ("noise.parquet", noise, "not a parquet file"),
+        ("what.xyz", b"user,item\n1,2\n", "cannot tell the format"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            read_interactions(path)
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(InputError, match=r"folder\.csv: this is a directory"):
+        read_interactions(tmp_path / "folder.csv")
+    with pytest.raises(InputError, match=r"gone\.csv: there is no such file"):
+        read_interactions(tmp_path / "gone.csv")
+    with pytest.raises(InputError, match="must be one character, got '::'"):
+        read_interactions(tmp_path / "latin.csv", separator="::")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_garbage_of_any_kind_never_shows_a_traceback_of_its_own(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    alphabet = rng.choice([b'ab,\n"', b"1,2\n\t", bytes(range(1, 256)), b'"\n,\r'])
+    path = written(tmp_path, "log.csv", bytes(rng.choice(alphabet) for _ in range(rng.randint(1, 300))))
+    with pytest.raises(InputError, match=r"log\.csv"):
+        read_interactions(path)
+
+
+def test_bad_parquet_rows_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table({"user": [1, None], "item": [1, 2]}), path)
+    with pytest.raises(InputError, match=r"log\.parquet: row 1 .*the user id is missing"):
+        read_interactions(path)
+    pq.write_table(pa.table({"user": pa.array([], pa.int64()), "item": pa.array([], pa.int64())}), path)
+    with pytest.raises(InputError, match="no rows"):
+        read_interactions(path)

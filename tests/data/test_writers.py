@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from scipy.sparse import csr_array
+
+from prorec import InputError, Interactions, make_cinema, read_interactions, write_interactions
+from tests.strategies import interactions
+
+ENDINGS = (".csv", ".tsv", ".parquet", ".inter", ".csv.gz", ".parquet.gz")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@given(data=interactions(min_size=1))
+def test_what_is_written_is_read_back(ending: str, data: Interactions) -> None:
+    data = data.without_empty()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"log{ending}"
+        write_interactions(data, path)
+        read = read_interactions(path)
+        assert [file.name for file in Path(folder).iterdir()] == [path.name], "nothing else is left behind"
+    assert read.equals(data)
+
+
+def test_ids_with_separators_and_quotes_survive(tmp_path: Path) -> None:
+    odd = ["a,b", 'say "hi"', "tab\there", " space", "ünï"]
+    data = Interactions.from_matrix(csr_array(np.eye(5)), users=sorted(odd))
+    for ending in (".csv", ".tsv", ".parquet"):
+        write_interactions(data, tmp_path / f"log{ending}")
+        assert read_interactions(tmp_path / f"log{ending}").users.tolist() == sorted(odd)
+
+
+def test_inter_is_what_recbole_reads(tmp_path: Path) -> None:
+    when = pa.array([0, 1_500_000], pa.timestamp("us"))
+    data = Interactions.from_table(
+        pa.table({"user": [1, 2], "item": ["x", "y"], "weight": [1, 0.5], "timestamp": when})
+    )
+    write_interactions(data, tmp_path / "log.inter")
+    lines = (tmp_path / "log.inter").read_text().splitlines()
+    assert lines[0] == "user_id:token\titem_id:token\tweight:float\ttimestamp:float"
+    frame = pd.read_csv(tmp_path / "log.inter", sep="\t")
+    assert frame["timestamp:float"].tolist() == [0, 1.5]
+    assert frame["weight:float"].tolist() == [1, 0.5]
+
+
+def test_the_same_interactions_give_the_same_bytes(tmp_path: Path) -> None:
+    data = make_cinema(60, 60).interactions
+    for ending in ENDINGS:
+        one, other = tmp_path / f"one{ending}", tmp_path / f"other{ending}"
+        write_interactions(data, one)
+        write_interactions(data, other)
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Interactions.from_matrix(csr_array(np.eye(3)))
+    path = tmp_path / "log.csv"
+    path.write_text("precious")
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("prorec.data.writers.pacsv.write_csv", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_interactions(data, path)
+    assert path.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_bad_places_are_refused(tmp_path: Path) -> None:
+    data = Interactions.from_matrix(csr_array(np.eye(3)))
+    (tmp_path / "folder.csv").mkdir()
+    for name, message in (
+        ("folder.csv", "this is a directory"),
+        ("nowhere/log.csv", "the folder .* does not exist"),
+        ("log.xyz", "cannot tell the format"),
+    ):
+        with pytest.raises(InputError, match=message):
+            write_interactions(data, tmp_path / name)

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from scipy.sparse import csr_array
+
+from prorec import InputError, Interactions
+from prorec.models import Popularity
+from tests.strategies import interactions, pairs_of
+
+
+@given(interactions(min_size=1))
+def test_equals_a_sort_of_the_unseen(data: Interactions) -> None:
+    model = Popularity().fit(data)
+    weight = data.matrix.toarray().sum(axis=0)
+    seen = pairs_of(data)
+    for exclude_seen in (True, False):
+        got = model.recommend(data.users, k=data.n_items, exclude_seen=exclude_seen)
+        for user, row in enumerate(got.ranked.tolist()):
+            candidates = [item for item in range(data.n_items) if not exclude_seen or (user, item) not in seen]
+            best = sorted(candidates, key=lambda item: (-weight[item], item))
+            assert row == best + [-1] * (data.n_items - len(best))
+            np.testing.assert_allclose(got.scores[user, : len(best)], weight[best])
+    assert np.isfinite(got.scores).all()
+
+
+def test_recommendations_are_a_table_of_ids() -> None:
+    clicks = Interactions.from_matrix(csr_array([[1, 1, 0], [0, 1, 0]]), users=["a", "b"], items=["x", "y", "z"])
+    table = Popularity().fit(clicks).recommend(["b", "a"], k=2).to_table("pandas")
+    assert table.to_dict("list") == {
+        "user": ["b", "b", "a"],
+        "rank": [1, 2, 1],
+        "item": ["x", "z", "z"],
+        "score": [1, 0, 0],
+    }
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(InputError, match="call fit first"):
+        Popularity().recommend([1])
+    model = Popularity().fit(Interactions.from_matrix(csr_array(np.eye(3))))
+    with pytest.raises(InputError, match="user 9 is not among the 3 users"):
+        model.recommend([0, 9], k=1)
+    for k in (0, 4):
+        with pytest.raises(InputError, match=f"between 1 and the number of items, 3; got {k}"):
+            model.recommend([0], k=k)
