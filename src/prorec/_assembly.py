@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
@@ -43,9 +44,9 @@ def assemble(
     else:
         if duplicates == "error":
             raise InputError(f"{n_repeats:,} rows repeat a (user, item) pair, and duplicates='error' was asked for")
-        rows, indices = rows[is_new], indices[is_new]
+        rows, indices = _squeezed(rows, is_new), _squeezed(indices, is_new)
         if duplicates == "first":
-            order = order[is_new]
+            order = _squeezed(order, is_new)
             data = np.ones(len(order), dtype=np.float32) if weights is None else weights.take(order)
             columns = _taken(columns, order)
         else:
@@ -67,6 +68,17 @@ def assemble(
     indptr = np.zeros(shape[0] + 1, dtype=index_type)
     np.cumsum(np.bincount(rows, minlength=shape[0]), out=indptr[1:])
     return csr_array((data, indices.astype(index_type, copy=False), indptr), shape=shape), dict(columns)
+
+
+@njit(cache=True, nogil=True)
+def _squeezed(values: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[Any]:
+    """The values to keep, moved together where they lie: no memory for a second copy."""
+    kept = 0
+    for at in range(len(values)):
+        if keep[at]:
+            values[kept] = values[at]
+            kept += 1
+    return values[:kept]
 
 
 def _taken(columns: Mapping[str, NDArray[Any]], order: NDArray[Any]) -> dict[str, NDArray[Any]]:

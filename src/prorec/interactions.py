@@ -126,6 +126,8 @@ class Interactions:
     @classmethod
     def _from_columns(cls, columns: dict[str, pa.ChunkedArray], duplicates: str) -> Interactions:
         """From one Arrow column a role; takes the columns out of the dict, to free each when it is done with."""
+        # Arrow keeps the memory it worked with; what comes next needs the room.
+        pa.default_memory_pool().release_unused()
         with ThreadPoolExecutor(2) as pool:
             coding = [pool.submit(encode, columns.pop(role), role) for role in ("user", "item")]
             (users, user_codes), (items, item_codes) = [task.result() for task in coding]
@@ -136,6 +138,7 @@ class Interactions:
         if "timestamp" in columns:
             extra["timestamp"] = times(columns.pop("timestamp"))
         shape = (len(users), len(items))
+        pa.default_memory_pool().release_unused()
         matrix, extra = assemble(user_codes, item_codes, shape, weights, extra, duplicates)
         return cls(matrix, users, items, extra)
 
