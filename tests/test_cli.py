@@ -29,6 +29,7 @@ def test_demo_ends_with_something_a_person_can_read(no_data: Path) -> None:
     assert "nan" not in done.stdout
     assert run("demo").stdout == done.stdout, "the same every time"
     assert run("demo", "--seed", "1").stdout != done.stdout
+    assert run("demo", PYTHONIOENCODING="ascii").returncode == 0
 
 
 def test_datasets_list() -> None:
@@ -51,6 +52,7 @@ def test_exit_codes_and_no_tracebacks(no_data: Path) -> None:
         (("datasets", "get", "nope"), 2, "prorec: no data set is called 'nope'"),
         (("datasets", "get", "yahoo-r1"), 1, "sign up first"),
         (("nonsense",), 2, "No such command"),
+        (("demo", "--seed", "-1"), 2, "seed must be a whole number of at least 0; got -1"),
     ):
         done = run(*words)
         assert done.returncode == code

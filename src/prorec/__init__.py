@@ -8,7 +8,7 @@ from prorec.data.registry import load_dataset
 from prorec.data.splits import split_at_time, split_by_user, split_globally, split_leave_out
 from prorec.data.writers import write_interactions
 from prorec.errors import DataWarning, DownloadError, InputError
-from prorec.evaluate import compare, detection_metrics, evaluate, ranking_metrics
+from prorec.evaluation import compare, detection_metrics, evaluate, ranking_metrics
 from prorec.interactions import Interactions
 
 __version__ = "0.1.0"

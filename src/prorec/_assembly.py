@@ -59,7 +59,8 @@ def assemble(
                     DataWarning,
                     stacklevel=4,
                 )
-                data = np.add.reduceat(each, starts, dtype=np.float64).astype(np.float32)
+                with np.errstate(over="ignore"):  # a sum too large becomes inf, and is refused as such
+                    data = np.add.reduceat(each, starts, dtype=np.float64).astype(np.float32)
             else:
                 data = np.maximum.reduceat(each, starts)
             columns = {name: np.maximum.reduceat(values, starts) for name, values in _taken(columns, order).items()}

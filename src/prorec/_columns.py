@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def choose_columns(names: Sequence[str], wanted: dict[str, ColumnRef], *, has_he
                 chosen[role] = usual[0]
             elif role in _REQUIRED:
                 raise InputError(
-                    f"no column is called {aliases[0]!r} or any other usual name of a {role}: name one with "
+                    f"no column is called {aliases[0]!r} or any other usual name for the {role}: name it with "
                     f"{role}_col. Columns there: {_listed(names)}"
                 )
         elif isinstance(ref, str):
@@ -60,12 +61,12 @@ def choose_columns(names: Sequence[str], wanted: dict[str, ColumnRef], *, has_he
                 raise InputError(f"{problem} called {ref!r} ({role}_col). Columns there: {_listed(names)}")
             chosen[role] = names.index(ref)
         else:
-            if not 0 <= ref < len(names):
+            if not isinstance(ref, Integral) or not 0 <= ref < len(names):
                 raise InputError(
-                    f"{role}_col is position {ref}, but the table has {len(names)} columns "
+                    f"{role}_col is position {ref!r}, but the table has {len(names)} columns "
                     f"(positions from 0): {_listed(names)}"
                 )
-            chosen[role] = ref
+            chosen[role] = int(ref)
     taken: dict[int, str] = {}
     for role, at in chosen.items():
         if at in taken:
@@ -97,7 +98,7 @@ def numbers(column: pa.ChunkedArray, name: str, *, negative: bool) -> NDArray[np
 
 def _cast(column: pa.ChunkedArray) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # a number too large for float32 becomes inf, and is refused as such
-        return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float32)
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float32)
 
 
 def times(column: pa.ChunkedArray) -> NDArray[Any]:
@@ -106,6 +107,8 @@ def times(column: pa.ChunkedArray) -> NDArray[Any]:
         raise RowError("the timestamp is missing", int(pc.index(pc.is_null(column), True).as_py()))
     kind = column.type
     if pa.types.is_integer(kind):
+        if kind == pa.uint64() and pc.max(column).as_py() > np.iinfo(np.int64).max:
+            raise InputError("timestamps go past the largest 64-bit integer")
         return np.asarray(column.to_numpy(), dtype=np.int64)
     if pa.types.is_floating(kind):
         values = np.asarray(column.to_numpy(), dtype=np.float64)
@@ -114,10 +117,13 @@ def times(column: pa.ChunkedArray) -> NDArray[Any]:
         return values
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return np.asarray(column.to_numpy())
-    for row, value in enumerate(column.to_pylist()):
-        if not is_number(value) and not _is_date(value):
-            raise RowError(f"the timestamp {value!r} is not a number or a date", row)
-    raise InputError(f"timestamps must be numbers, dates or datetimes, got a column of type {kind}")
+    try:
+        return np.asarray(column.cast(pa.timestamp("us")).to_numpy())  # text such as 2024-05-01 12:00
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        for row, value in enumerate(column.to_pylist()):
+            if not is_number(value) and not _is_date(value):
+                raise RowError(f"the timestamp {value!r} is not a number or a date", row) from None
+        raise InputError(f"timestamps must be numbers, dates or datetimes, got a column of type {kind}") from None
 
 
 def is_number(value: Any) -> bool:
@@ -126,6 +132,8 @@ def is_number(value: Any) -> bool:
     >>> is_number("4.5"), is_number("four")
     (True, False)
     """
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        return False  # float() takes 1_000 and ４, Arrow and other people's tools don't
     try:
         float(value)
     except (TypeError, ValueError):

@@ -20,7 +20,7 @@ Ids = NDArray[Any]
 Codes = NDArray[np.int32]
 
 # Text that stands for a lost id: what is left when a missing value is written out or cast to text.
-_LOST = ("", "nan", "NaN")
+_LOST = ("nan", "NaN", "NULL", "null", "None", "<NA>", r"\N")
 
 
 def encode(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
@@ -34,7 +34,7 @@ def encode(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
     if column.null_count:
         raise RowError(f"the {role} id is missing", _first(pc.is_null(column)))
     kind = column.type
-    if pa.types.is_dictionary(kind) and not _is_text(kind.value_type):
+    if pa.types.is_dictionary(kind) and not (_is_text(kind.value_type) and _is_proper(column)):
         return encode(column.cast(kind.value_type), role)
     if pa.types.is_floating(kind):
         return _encode_integers([_whole(column, role)])
@@ -70,6 +70,8 @@ def positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
     column = _column_of(wanted, role)
     if not len(column):
         return np.empty(0, dtype=np.int64)
+    if column.null_count or not (_is_text(column.type) or pa.types.is_integer(column.type)):
+        raise InputError(f"{role} ids must be integers or text, got {column.type} ({column.null_count} missing)")
     known = pa.array(ids)
     if _is_text(known.type) != _is_text(column.type):
         raise InputError(
@@ -77,7 +79,8 @@ def positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
             f"{_kind(column.type)} on the other (such as {column[0].as_py()!r}): "
             "read both with the same type of id"
         )
-    found = pc.index_in(column, value_set=known.cast(column.type))
+    # Widened to the type of the known ones: an int8 asked for must not narrow an int64.
+    found = pc.index_in(column.cast(known.type), value_set=known)
     return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
 
 
@@ -86,12 +89,20 @@ def _kind(kind: pa.DataType) -> str:
 
 
 def _column_of(ids: Any, role: str) -> pa.ChunkedArray:
+    if isinstance(ids, str) or not hasattr(ids, "__iter__"):
+        raise InputError(f"{role}s must be given as a list of ids, got {ids!r}")
     values = ids if isinstance(ids, (np.ndarray, list)) else list(ids)
     try:
         return pa.chunked_array([pa.array(values)])
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         kinds = ", ".join(sorted({type(value).__name__ for value in values}))
         raise InputError(f"{role} ids must be all integers or all text, got {kinds}") from error
+
+
+def _is_proper(column: pa.ChunkedArray) -> bool:
+    """Whether the dictionaries of a column have each value once, and none missing."""
+    dictionaries = [chunk.dictionary for chunk in column.chunks]
+    return all(not each.null_count and len(each.unique()) == len(each) for each in dictionaries)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -151,14 +162,18 @@ def _look_up(values: NDArray[np.int64], low: int, count_up_to: NDArray[np.int32]
 
 
 def _encode_text(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
     shared = column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     coded = shared.combine_chunks()
     codes = coded.indices.to_numpy(zero_copy_only=False)
     used = np.bincount(codes, minlength=len(coded.dictionary)) > 0
-    for lost in _LOST:
-        at = pc.index(coded.dictionary, pa.scalar(lost, coded.dictionary.type)).as_py()
-        if at >= 0 and used[at]:
-            raise RowError(f"the {role} id is missing ({lost!r})", int(np.argmax(codes == at)))
+    lost = pc.or_(
+        pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(coded.dictionary)), 0),
+        pc.is_in(coded.dictionary, pa.array(_LOST, coded.dictionary.type)),
+    )
+    for at in np.flatnonzero(lost.to_numpy(zero_copy_only=False) & used):
+        raise RowError(f"the {role} id is missing ({coded.dictionary[at].as_py()!r})", int(np.argmax(codes == at)))
     if used.all():
         return _sorted(coded.dictionary, codes)
     # Categories that no row uses are not users or items.

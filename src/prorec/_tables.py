@@ -1,12 +1,15 @@
-"""Handing an Arrow table over as the kind of table the caller works with."""
+"""Tables of any kind, in as Arrow columns and out as the kind the caller works with."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+import narwhals as nw
 import pyarrow as pa
+from narwhals.exceptions import NarwhalsError
 
-from prorec.errors import one_of
+from prorec._columns import is_number
+from prorec.errors import InputError, RowError, one_of
 
 TableKind = Literal["pyarrow", "pandas", "polars"]
 
@@ -21,3 +24,28 @@ def as_kind(table: pa.Table, kind: TableKind) -> Any:
 
         return polars.from_arrow(table)
     return table
+
+
+def as_frame(table: Any) -> nw.DataFrame[Any]:
+    """Any table that narwhals takes, with its rows in memory."""
+    try:
+        frame = nw.from_native(table)
+        return frame.collect("pyarrow") if isinstance(frame, nw.LazyFrame) else frame
+    except (TypeError, ValueError, NarwhalsError) as error:
+        raise InputError(f"not a table that narwhals takes, {type(table).__name__}: {error}") from error
+
+
+def arrow_column(frame: nw.DataFrame[Any], at: int, role: str) -> pa.ChunkedArray:
+    """One column as Arrow has it; one that mixes types is refused by what is wrong with it."""
+    series = frame[:, at]
+    try:
+        column = series.to_arrow()
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        values = series.to_list()
+        if role in ("weight", "rating"):
+            for row, value in enumerate(values):
+                if not is_number(value):
+                    raise RowError(f"the {role} {value!r} is not a number", row) from None
+        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
+        raise InputError(f"column {series.name!r} ({role}) mixes values of different types: {kinds}") from error
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -22,6 +23,9 @@ app.add_typer(datasets, name="datasets")
 
 def main() -> None:
     """Run a command: exit 0 if it worked, 1 if it failed, 2 if what was typed or given was wrong."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a plain terminal gets question marks, not a crash
     try:
         app()
     except Exception as error:
@@ -64,7 +68,7 @@ def list_datasets() -> None:
     for entry in DATASETS.values():
         here = "yes" if present(entry) else "no"
         table.add_row(entry.name, entry.title, *(f"{count:,}" for count in entry.counts), here)
-    table.add_row("cinema", "a synthetic film club", "1,000", "800", "about 54,000", "made")
+    table.add_row("cinema", "a synthetic film club", "1,000", "800", "about 52,000", "made")
     Console().print(table)
 
 

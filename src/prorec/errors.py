@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Integral, Real
+from typing import Any
+
 
 class InputError(ValueError):
     """Something the caller gave is wrong; the message says what, where, and what would be right."""
@@ -40,3 +44,32 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 class DownloadError(RuntimeError):
     """A data set is not on this machine and could not be fetched; the message says what to put where."""
+
+
+def whole(name: str, value: Any, least: int, most: int | None = None, of: str = "") -> int:
+    """A whole number within bounds; `of` says what the upper bound is, for the message.
+
+    >>> whole("k", 5, 1, most=100)
+    5
+    """
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        given = int(value)
+        if least <= given and (most is None or given <= most):
+            return given
+    bounds = f"of at least {least}" if most is None else f"from {least} to {of + ', ' if of else ''}{most}"
+    raise InputError(f"{name} must be a whole number {bounds}; got {value!r}")
+
+
+def number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
+    """A finite number within bounds.
+
+    >>> number("level", 0.2, 0, 1)
+    0.2
+    """
+    if isinstance(value, Real) and not isinstance(value, bool):
+        given = float(value)
+        if math.isfinite(given) and least <= given <= most:
+            return given
+    bounds = f" of at least {least:g}" if math.isfinite(least) else ""
+    bounds = f" from {least:g} to {most:g}" if math.isfinite(most) else bounds
+    raise InputError(f"{name} must be a finite number{bounds}; got {value!r}")

@@ -10,7 +10,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -19,8 +18,9 @@ from scipy.sparse import csr_array, sparray, spmatrix
 from prorec._assembly import assemble
 from prorec._columns import ColumnRef, choose_columns, numbers, times
 from prorec._ids import Ids, as_ids, encode, positions
-from prorec._tables import TableKind, as_kind
-from prorec.errors import DataWarning, InputError, RowError
+from prorec._pairs import moved_to, union
+from prorec._tables import TableKind, arrow_column, as_frame, as_kind
+from prorec.errors import DataWarning, InputError, number
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,11 +102,7 @@ class Interactions:
         >>> clicks
         Interactions(2 users × 1 items, 2 interactions)
         """
-        try:
-            frame = nw.from_native(table).lazy()
-        except TypeError as error:
-            raise InputError(f"not a table that narwhals takes: {type(table).__name__}") from error
-        names = frame.collect_schema().names()
+        frame = as_frame(table)
         wanted = {
             "user": user_col,
             "item": item_col,
@@ -114,14 +110,10 @@ class Interactions:
             "rating": rating_col,
             "timestamp": timestamp_col,
         }
-        chosen = choose_columns(names, wanted)
-        try:
-            native = frame.select([names[at] for at in chosen.values()]).collect("pyarrow").to_native()
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InputError(f"a column mixes values of different types: {error}") from error
-        if not native.num_rows:
+        chosen = choose_columns([str(name) for name in frame.columns], wanted)
+        if not len(frame):
             raise InputError("the table has no rows")
-        return cls._from_columns(dict(zip(chosen, native.columns, strict=True)), duplicates)
+        return cls._from_columns({role: arrow_column(frame, at, role) for role, at in chosen.items()}, duplicates)
 
     @classmethod
     def _from_columns(cls, columns: dict[str, pa.ChunkedArray], duplicates: str) -> Interactions:
@@ -150,7 +142,7 @@ class Interactions:
 
         >>> from scipy.sparse import csr_array
         >>> Interactions.from_matrix(csr_array([[1.0, 0.0], [0.5, 1.0]]), items=["tea", "coffee"])
-        Interactions(2 users × 2 items, 3 interactions)
+        Interactions(2 users × 2 items, 3 interactions, with weights 0.5–1)
         """
         try:
             weights = csr_array(matrix, dtype=np.float32, copy=True)
@@ -158,7 +150,13 @@ class Interactions:
             raise InputError(f"not a sparse users × items matrix: {type(matrix).__name__}") from error
         if weights.ndim != 2:
             raise InputError(f"the matrix must have two dimensions, users × items; it has {weights.ndim}")
+        _check_weights(weights.data)
+        entries = weights.nnz
         weights.sum_duplicates()
+        if repeated := entries - weights.nnz:
+            warnings.warn(
+                f"{repeated:,} entries repeat a (user, item) pair: they were summed", DataWarning, stacklevel=2
+            )
         n_users, n_items = weights.shape
         return cls(weights, as_ids(users, n_users, "user"), as_ids(items, n_items, "item"))
 
@@ -193,8 +191,11 @@ class Interactions:
         return int(self.matrix.nnz)
 
     def __repr__(self) -> str:
-        known = f", with {' and '.join(self.columns)}" if self.columns else ""
-        return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {len(self):,} interactions{known})"
+        least, most = (self.matrix.data.min(), self.matrix.data.max()) if len(self) else (1, 1)
+        weights = [] if least == most == 1 else [f"weights {least:g}–{most:g}"]
+        known = " and ".join([*weights, *self.columns])
+        size = f"{self.n_users:,} users × {self.n_items:,} items, {len(self):,} interactions"
+        return f"Interactions({size}{', with ' if known else ''}{known})"
 
     @cached_property
     def user_codes(self) -> NDArray[np.int32]:
@@ -247,12 +248,14 @@ class Interactions:
         if keep.dtype != bool or keep.shape != (len(self),):
             raise InputError(f"keep must be {len(self)} booleans, one for each interaction")
         left_out = self._pairs(~keep)
-        known = left_out if self.held_out is None else _union(self.held_out, left_out)
-        return replace(self._kept(keep), held_out=known)
+        return replace(self._kept(keep), held_out=union(self.held_out, left_out))
 
     def with_weights(self, weights: NDArray[Any]) -> Interactions:
         """The same interactions with other weights, in the order of `matrix.data`."""
-        data = np.array(weights, dtype=np.float32)
+        try:
+            data = np.array(weights, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"weights must be numbers: {error}") from error
         if data.shape != (len(self),):
             raise InputError(f"weights must be {len(self)} numbers, one for each interaction, got {data.shape}")
         indices, indptr = self.matrix.indices, self.matrix.indptr
@@ -264,7 +267,7 @@ class Interactions:
         for part in parts:
             aligned = part.align(self)
             pairs = aligned._pairs(np.ones(len(aligned), dtype=bool))
-            known = pairs if known is None else _union(known, pairs)
+            known = union(known, pairs)
         return replace(self, held_out=known)
 
     def with_item_info(
@@ -274,11 +277,15 @@ class Interactions:
 
         An item that is not in `names` is called by its id; one that is not in `categories` has none.
         """
+        for about in (names, categories):
+            self.item_positions(list(about or ()))  # refuses ids that could never match
         ids = self.items.tolist()
         named, sorted_in = self.item_names, self.item_categories
         if names is not None:
             named = np.array([str(names.get(item, item)) for item in ids], dtype=object)
         if categories is not None:
+            if any(isinstance(each, str) for each in categories.values()):
+                raise InputError("the categories of an item must be a list of names, such as ['Drama']")
             sorted_in = tuple(tuple(categories.get(item, ())) for item in ids)
         return replace(self, item_names=named, item_categories=sorted_in)
 
@@ -289,12 +296,10 @@ class Interactions:
         """
         if "rating" not in self.columns:
             raise InputError("there are no ratings to compare with: name their column with rating_col")
-        if not np.isfinite(minimum):
-            raise InputError(f"the minimum rating must be a finite number, got {minimum}")
-        liked = self.columns["rating"] >= minimum
+        # Ratings are float32, so 4.1 means the float32 next to it.
+        liked = self.columns["rating"] >= np.float32(number("the minimum rating", minimum))
         low = self._pairs(~liked)
-        known = low if self.disliked is None else _union(self.disliked, low)
-        return replace(self._kept(liked), disliked=known).without_empty()
+        return replace(self._kept(liked), disliked=union(self.disliked, low)).without_empty()
 
     def without_empty(self) -> Interactions:
         """Without the users and items that have no interaction."""
@@ -314,11 +319,12 @@ class Interactions:
         cols = positions(self.items, like.items, "item") if self.n_items else np.full(like.n_items, -1)
         aligned = self._taken(rows, cols, like.users, like.items)
         if dropped := len(self) - len(aligned):
+            strangers = self.n_users - np.count_nonzero(rows >= 0), self.n_items - np.count_nonzero(cols >= 0)
+            problem = f"{strangers[0]:,} users and {strangers[1]:,} items are not in the other data"
+            if dropped == len(self):
+                raise InputError(f"{problem}: no interaction is left")
             warnings.warn(
-                f"{dropped:,} of {len(self):,} interactions are of users or items that are not in the other "
-                "data, and were dropped",
-                DataWarning,
-                stacklevel=2,
+                f"{problem}: {dropped:,} of {len(self):,} interactions were dropped", DataWarning, stacklevel=2
             )
         return replace(aligned, item_names=like.item_names, item_categories=like.item_categories)
 
@@ -336,13 +342,10 @@ class Interactions:
 
     def _taken(self, rows: NDArray[Any], cols: NDArray[Any], users: Ids, items: Ids) -> Interactions:
         """On other rows and columns: those of the old at the given positions, empty ones where −1."""
-        # Entries are moved as their positions + 1 so that a weight of 0 is not taken for an absent pair.
-        place = csr_array(
-            (np.arange(1, len(self) + 1), self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape
-        )
-        moved = _take(place, rows, cols)
-        at = moved.data - 1
-        matrix = csr_array((self.matrix.data[at], moved.indices, moved.indptr), shape=moved.shape)
+        old = self.matrix
+        moved = moved_to(csr_array((np.arange(len(self)), old.indices, old.indptr), shape=old.shape), rows, cols)
+        at = moved.data
+        matrix = csr_array((old.data[at], moved.indices, moved.indptr), shape=moved.shape)
         names, categories = self.item_names, self.item_categories
         inside = np.all(cols >= 0)
         return Interactions(
@@ -352,34 +355,16 @@ class Interactions:
             {name: values[at] for name, values in self.columns.items()},
             names[cols] if names is not None and inside else None,
             tuple(categories[at] for at in cols) if categories is not None and inside else None,
-            None if self.held_out is None else _take(self.held_out, rows, cols),
-            None if self.disliked is None else _take(self.disliked, rows, cols),
+            None if self.held_out is None else moved_to(self.held_out, rows, cols),
+            None if self.disliked is None else moved_to(self.disliked, rows, cols),
         )
-
-
-def _take(pattern: csr_array, rows: NDArray[Any], cols: NDArray[Any]) -> csr_array:
-    """Rows and columns of a sparse matrix at the given positions; empty ones where −1."""
-    coo = pattern.tocoo()
-    new_row = np.full(pattern.shape[0], -1, dtype=np.int32)
-    new_col = np.full(pattern.shape[1], -1, dtype=np.int32)
-    new_row[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
-    new_col[cols[cols >= 0]] = np.flatnonzero(cols >= 0)
-    row, col = new_row[coo.row], new_col[coo.col]
-    inside = (row >= 0) & (col >= 0)
-    moved = csr_array((coo.data[inside], (row[inside], col[inside])), shape=(len(rows), len(cols)))
-    moved.sort_indices()
-    return moved
-
-
-def _union(one: csr_array, other: csr_array) -> csr_array:
-    return csr_array(one + other, dtype=bool)
 
 
 def _check_weights(weights: NDArray[np.float32]) -> None:
     for bad, problem in ((~np.isfinite(weights), "not a finite number"), (weights < 0, "negative")):
         if bad.any():
             at = int(np.argmax(bad))
-            raise RowError(f"the weight is {weights[at]}, which is {problem}", at)
+            raise InputError(f"the weight at place {at} is {weights[at]}, which is {problem}")
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

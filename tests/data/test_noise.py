@@ -5,8 +5,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
-from prorec import InputError, Interactions, inject_noise, load_dataset, make_cinema, split_by_user
+from prorec import InputError, Interactions, detection_metrics, inject_noise, load_dataset, make_cinema, split_by_user
 from tests.strategies import interactions, pairs_of
 
 LEVELS = st.sampled_from([0.0, 0.05, 0.2, 0.5, 1.0])
@@ -60,8 +61,11 @@ def check_noise(train: Interactions, noisy: Interactions, is_noise: np.ndarray, 
     assert noisy.users is train.users
     assert noisy.items is train.items
     for user in {user for user, _ in false}:
-        own = set(train.columns["timestamp"][train.user_codes == user].tolist())
-        assert set(noisy.columns["timestamp"][noisy.user_codes == user].tolist()) <= own, "times are the user's own"
+        own, all_of_them = train.user_codes == user, noisy.user_codes == user
+        assert set(noisy.matrix.data[all_of_them]) <= set(train.matrix.data[own]), "weights are the user's own"
+        times = noisy.columns["timestamp"][all_of_them]
+        assert times.min() >= train.columns["timestamp"][own].min()
+        assert times.max() <= train.columns["timestamp"][own].max()
 
 
 @given(data=interactions(max_users=12, max_items=20, min_size=4), level=LEVELS, seed=st.integers(0, 3))
@@ -78,6 +82,15 @@ def test_noise_that_is_swapped_in(data: Interactions, level: float, seed: int) -
     assert true <= pairs_of(train)
     assert len(true) == len(train) - noisy.is_noise.sum()
     assert held_out_of(noisy.interactions) >= pairs_of(train) - true, "what was swapped away is known to be true"
+
+
+def test_swapping_finds_a_way_around_items_that_nearly_everybody_has() -> None:
+    rng = np.random.default_rng(0)
+    chance = np.clip(rng.lognormal(-2, 1, 150), 0.02, 0.9)
+    chance[0] = 0.9
+    data = Interactions.from_matrix(csr_array(rng.random((200, 150)) < chance))
+    for seed in range(10):
+        assert inject_noise(data, 0.05, "swap", seed).is_noise.sum() == round(0.05 * len(data))
 
 
 @pytest.mark.parametrize("level", [0.05, 0.2])
@@ -117,6 +130,45 @@ def test_drawing_and_listing_have_the_same_distribution() -> None:
         np.testing.assert_allclose(counts / 2000, np.array([0, 2, 0, 0, 1, 1, 0, 0, 2]) / 6, atol=0.04)
 
 
+@pytest.mark.parametrize("kind", ["uniform", "popularity"])
+def test_nothing_but_the_pair_gives_noise_away(kind: str) -> None:
+    clicks = make_cinema(400, 300).interactions
+    clicks = clicks.with_weights(np.random.default_rng(0).integers(1, 6, len(clicks)))
+    noisy = inject_noise(clicks, 0.2, kind, seed=0)  # type: ignore[arg-type]
+    data, times = noisy.interactions, noisy.interactions.columns["timestamp"]
+    order = np.lexsort([times, data.user_codes])
+    same = (np.diff(times[order]) == 0) & (np.diff(data.user_codes[order]) == 0)
+    shares_a_time = np.zeros(len(data))
+    shares_a_time[order[1:][same]] = 1
+    for score in (data.matrix.data, shares_a_time, times - data.columns["timestamp"].mean()):
+        assert abs(detection_metrics(score, noisy.is_noise)["auroc"] - 0.5) < 0.03
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "datetime64[s]", "datetime64[ns]", "datetime64[D]"])
+def test_times_of_any_kind(dtype: str) -> None:
+    days = np.array([10, 20, 30, 40]).astype(dtype)
+    data = Interactions.from_table(pa.table({"user": [1, 1, 2, 2], "item": [1, 2, 3, 4], "timestamp": days}))
+    noisy = inject_noise(data, 0.5).interactions
+    assert noisy.columns["timestamp"].dtype == data.columns["timestamp"].dtype
+    assert (noisy.columns["timestamp"][noisy.user_codes == 1] >= days[2]).all()
+
+
+def test_where_chance_hardly_finds_a_free_pair_they_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two items that everybody has, and few others: nearly every draw by popularity falls on a taken pair.
+    everybody, few = np.arange(400), np.arange(0, 400, 50)
+    users = np.concatenate([everybody, everybody, few])
+    items = np.concatenate([0 * everybody, 0 * everybody + 1, few + 2])
+    data = Interactions.from_table(pa.table({"user": users, "item": items}))
+    monkeypatch.setattr("prorec.data.noise._BLOCK", 50 * data.n_items)
+    noisy = inject_noise(data, 3.0, "popularity")
+    assert noisy.is_noise.sum() == 3 * len(data)
+    with pytest.raises(InputError, match="level asks for"):
+        inject_noise(data, 1e9)
+    idle = Interactions.from_matrix(csr_array(np.array([[1, 0, 1], [0, 0, 0]])))
+    with pytest.raises(InputError, match="more false interactions than there is room for: 1 too many"):
+        inject_noise(idle, 1.0)  # two are free, but one of them is of a user who does nothing
+
+
 def test_truth_columns_are_dropped_because_they_would_lie() -> None:
     noisy = inject_noise(make_cinema(100, 100).interactions, 0.1)
     assert set(noisy.interactions.columns) == {"timestamp"}
@@ -125,9 +177,9 @@ def test_truth_columns_are_dropped_because_they_would_lie() -> None:
 def test_bad_input_is_refused() -> None:
     data = Interactions.from_table(pa.table({"user": [1, 2], "item": [1, 2]}))
     for level in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(InputError, match="level must be a finite share"):
+        with pytest.raises(InputError, match="level must be a finite number of at least 0"):
             inject_noise(data, level)
-    with pytest.raises(InputError, match="between 0 and 1 for kind='swap'"):
+    with pytest.raises(InputError, match=r"level must be a finite number from 0 to 1; got 1\.5"):
         inject_noise(data, 1.5, "swap")
     with pytest.raises(InputError, match="kind must be one of"):
         inject_noise(data, 0.1, "salt")  # type: ignore[arg-type]
@@ -136,7 +188,7 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(InputError, match="no way was found to swap 1 of 2"):
         inject_noise(data, 0.5, "swap")
     watched_by_most = make_cinema(100, 100).interactions
-    with pytest.raises(InputError, match="lower the level"):
+    with pytest.raises(InputError, match="Lower the level"):
         inject_noise(watched_by_most, 1.0, "swap")
 
 

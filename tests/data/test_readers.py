@@ -93,6 +93,57 @@ def test_what_the_first_lines_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert clicks.columns["timestamp"].max() == 99
 
 
+@pytest.mark.parametrize("odd", ["007", "0x7", " 7", "7 ", "+7", "-0", '"007"'])
+def test_ids_are_never_merged_however_late_the_odd_one_comes(tmp_path: Path, odd: str) -> None:
+    rows = [f"{100_000 + at},{at % 50}" for at in range(120_000)]
+    path = written(tmp_path, "log.csv", "\n".join(["user,item", *rows, "7,1", f"{odd},1"]))
+    assert path.stat().st_size > _text._HEAD_BYTES
+    clicks = read_interactions(path)
+    assert clicks.n_users == 120_002
+    assert odd.strip('"') in clicks.users
+
+
+def test_large_integers_and_zero_padded_other_columns_stay_integers(tmp_path: Path) -> None:
+    path = written(tmp_path, "log.csv", f"user,item,note\n{2**63 - 1},5,007\n{10**18},6, x\n")
+    assert read_interactions(path).users.tolist() == [10**18, 2**63 - 1]
+
+
+def test_quotes_that_never_close_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "log.tsv", 'user\titem\ttitle\n1\t10\tUp\n2\t11\t"Heroes\n3\t12\tBrazil\n')
+    with pytest.raises(InputError, match=r"log\.tsv: line 3: a quotation mark is opened and never closed"):
+        read_interactions(path)
+    literal = written(tmp_path, "size.csv", 'user,item,size\n1,10,5"\n2,11,x\n')
+    assert len(read_interactions(literal)) == 2, "inside a field it is a character like any other"
+    long = written(tmp_path, "long.csv", f'user,item,text\n1,10,"{"x" * 200_000}"\n2,11,"a\nb"\n')
+    assert len(read_interactions(long)) == 2
+
+
+def test_line_breaks_in_quotes_and_long_lines_far_down(tmp_path: Path) -> None:
+    rows = [f"{at},{at % 50},plain" for at in range(100_000)]
+    late = written(tmp_path, "late.csv", "\n".join(["user,item,text", *rows, '7,9,"two\nlines"', "8,9,x"]))
+    assert len(read_interactions(late)) == 100_002
+    wide = written(tmp_path, "wide.csv", f"user,item,text\n1,2,{'x' * 3_500_000}\n3,4,y\n")
+    assert len(read_interactions(wide)) == 2
+
+
+def test_a_name_that_ends_in_gz_does_not_make_a_file_gzipped(tmp_path: Path) -> None:
+    (tmp_path / "log.csv.gz").write_text(LOG)
+    check_log(read_interactions(tmp_path / "log.csv.gz"))
+
+
+def test_hints_for_the_usual_mistakes(tmp_path: Path) -> None:
+    bare = written(tmp_path, "bare.tsv", "1\t10\t5\n2\t11\t4\n")
+    with pytest.raises(InputError, match="If the first line is data, give header=False"):
+        read_interactions(bare)
+    with pytest.warns(DataWarning, match="the first line was taken for names, but has 1, 10, 5 in it"):
+        read_interactions(bare, user_col=0, item_col=1, rating_col=2)
+    other = written(tmp_path, "other.csv", "user;item\n1;2\n")
+    with pytest.raises(InputError, match="there is one column only, 'user;item': is the separator ';'"):
+        read_interactions(other)
+    with pytest.raises(InputError, match="one ASCII character"):
+        read_interactions(other, separator="é")
+
+
 def test_a_large_file_is_the_same_as_its_rows(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(0, 3000, (300_000, 2)), axis=0)
@@ -110,6 +161,9 @@ def test_duplicates_are_counted(tmp_path: Path) -> None:
         assert read_interactions(path).matrix.toarray().tolist() == [[3]]
     with pytest.raises(InputError, match=r"log\.csv: 2 rows repeat"):
         read_interactions(path, duplicates="error")
+    huge = written(tmp_path, "huge.csv", "user,item,weight\n1,1,3e38\n1,1,3e38\n")
+    with pytest.warns(DataWarning), pytest.raises(InputError, match=r"huge\.csv: the weight at place 0 is inf"):
+        read_interactions(huge)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +184,8 @@ def test_duplicates_are_counted(tmp_path: Path) -> None:
         ("user,item\n1,2\n1,2,3\n", r"line 3: 3 columns instead of 2"),
         ("user,item\n1,2\n1\n", r"line 3: 1 columns instead of 2"),
         ("user,item\n", "a header but no rows"),
+        ("user,item", "a header but no rows"),
+        ("user,item,rating\n1,2,1_000\n", r"line 2: the rating '1_000' is not a number"),
         ("\n \n", "nothing in it"),
         ("", "the file is empty"),
     ],
@@ -169,7 +225,7 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
         read_interactions(tmp_path / "folder.csv")
     with pytest.raises(InputError, match=r"gone\.csv: there is no such file"):
         read_interactions(tmp_path / "gone.csv")
-    with pytest.raises(InputError, match="must be one character, got '::'"):
+    with pytest.raises(InputError, match="must be one ASCII character, got '::'"):
         read_interactions(tmp_path / "latin.csv", separator="::")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prorec import InputError, Interactions, split_at_time, split_by_user, split_globally, split_leave_out
-from prorec.data.splits import Split
+from prorec.data.splits import Split, _checked_ratios, _share
 from tests.strategies import interactions, pairs_of
 
 RATIOS = st.sampled_from([(0.5, 0.2, 0.3), (0.8, 0.2), (0.1, 0.61, 0.29), (1.0, 0.0, 0.0), (0.0, 0.5, 0.5)])
@@ -65,6 +65,8 @@ def test_counts_follow_the_floor_rule(data: Interactions, ratios: tuple[float, .
 def test_the_floor_rule_is_not_fooled_by_binary_fractions() -> None:
     data = Interactions.from_table(pa.table({"user": [1] * 100, "item": list(range(100))}))
     assert len(split_by_user(data, (0.71, 0.29)).test) == 29, "int(.29 * 100) is 28"
+    assert _share(30_000_000, sum(_checked_ratios((0.1, 0.2, 0.7))[1:])) == 27_000_000, "(.2 + .7) * 3e7 is less"
+    assert len(split_by_user(data, np.float32([0.8, 0.2])).test) == 20
 
 
 @given(data=interactions(max_items=20))
@@ -97,11 +99,20 @@ def test_at_a_point_in_time(data: Interactions) -> None:
     np.testing.assert_array_equal(parts.part, np.where(times >= 3, 2, np.where(times >= 1, 1, 0)))
 
 
+def test_nanoseconds_are_compared_exactly() -> None:
+    begin = 1_600_000_000_000_000_000
+    table = pa.table({"user": [1, 1, 1], "item": [1, 2, 3], "timestamp": [begin, begin + 1, begin + 2]})
+    assert split_at_time(Interactions.from_table(table), begin + 2).part.tolist() == [0, 0, 2]
+    for bad in (float("nan"), None, "", "soon"):
+        with pytest.raises(InputError, match="test_from must be a number"):
+            split_at_time(Interactions.from_table(table), bad)
+
+
 def test_at_a_date() -> None:
     days = np.array(["2024-01-01", "2024-02-01", "2024-03-01"], dtype="datetime64[s]")
     data = Interactions.from_table(pa.table({"user": [1, 1, 1], "item": [1, 2, 3], "timestamp": days}))
     assert split_at_time(data, "2024-02-15", valid_from="2024-01-15").part.tolist() == [0, 1, 2]
-    with pytest.raises(InputError, match="not a point in time"):
+    with pytest.raises(InputError, match=r"test_from must be a date, such as .*; got 'carnival'"):
         split_at_time(data, "carnival")
 
 
@@ -122,9 +133,11 @@ def test_a_random_split_is_fair() -> None:
     ("ratios", "message"),
     [
         ((0.5, 0.2, 0.2), r"ratios must sum to 1, got \(0.5, 0.2, 0.2\), which sum to 0.9"),
-        ((1.5, -0.5), "between 0 and 1"),
-        ((1.0,), "got 1 of them"),
-        ((float("nan"), 1.0), "between 0 and 1"),
+        ((1.5, -0.5), "each of the ratios must be a finite number from 0 to 1; got 1.5"),
+        ((1.0,), r"ratios must be \(train, valid, test\) or \(train, test\); got \(1.0,\)"),
+        (0.8, "ratios must be"),
+        ((float("nan"), 1.0), "got nan"),
+        (("a", "b"), "got 'a'"),
     ],
 )
 def test_bad_ratios_are_refused(ratios: tuple[float, ...], message: str) -> None:
@@ -138,6 +151,7 @@ def test_other_bad_input_is_refused() -> None:
     data = Interactions.from_table(pa.table({"user": [1], "item": [1]}))
     with pytest.raises(InputError, match="needs timestamps"):
         split_by_user(data, (0.5, 0.5), order="time")
+    assert split_leave_out(data, np.int8(100), k_valid=np.int8(100)).part.tolist() == [0]
     with pytest.raises(InputError, match="order must be one of"):
         split_by_user(data, (0.5, 0.5), order="alphabetical")  # type: ignore[arg-type]
     for k in (0, 1.5):

@@ -43,5 +43,5 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(InputError, match="user 9 is not among the 3 users"):
         model.recommend([0, 9], k=1)
     for k in (0, 4):
-        with pytest.raises(InputError, match=f"between 1 and the number of items, 3; got {k}"):
+        with pytest.raises(InputError, match=f"from 1 to the number of items, 3; got {k}"):
             model.recommend([0], k=k)

@@ -29,6 +29,8 @@ def naming(path: Path) -> Iterator[None]:
         raise  # whoever knows how rows lie in the file has more to say
     except InputError as error:
         raise InputError(f"{path}: {error}") from error.__cause__
+    except (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise InputError(f"{path}: {error.strerror}") from error
 
 
 def ending_of(path: Path) -> str:
@@ -51,8 +53,8 @@ def format_of(path: Path, separator: str | None = None) -> tuple[Format, str]:
             ".gz; for another text file give the separator"
         )
     chosen = _SEPARATORS[ending] if separator is None else separator
-    if len(chosen) != 1:
-        raise InputError(f"the separator must be one character, got {chosen!r}")
+    if not isinstance(chosen, str) or len(chosen) != 1 or not chosen.isascii():
+        raise InputError(f"the separator must be one ASCII character, got {chosen!r}")
     return "text", chosen
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from prorec._columns import ColumnRef, choose_columns, is_number
+from prorec.data._bytes import Look, look_at
 from prorec.data._files import ending_of, is_gzipped, opened
-from prorec.errors import InputError, RowError
+from prorec.errors import DataWarning, InputError, RowError
 
 _HEAD_BYTES = 1 << 20
+_LARGE_BLOCK = 1 << 28
 # Integers whose text can be had back from their value ("007" cannot, and stays text), and missing ones.
-_INTEGER_OR_MISSING = r"^(|0|-?[1-9][0-9]{0,17})$"
+_INTEGER_OR_MISSING = r"^(|0|-?[1-9][0-9]{0,18})$"
 
 
 @dataclass(frozen=True)
@@ -34,19 +38,50 @@ class TextFile:
 
     def read(self, wanted: dict[str, ColumnRef], ids: str) -> dict[str, pa.ChunkedArray]:
         """The columns that play a role, by role."""
-        chosen = choose_columns(self._names, wanted, has_header=self.header)
-        try:
-            types = self._types(chosen, ids)
-        except pa.ArrowInvalid as error:
-            raise self._explained(error, None, chosen) from error
-        table = self._read_as(chosen, types)
+        chosen = self._chosen(wanted)
+        table = self._parsed(chosen, self._types(chosen, ids))
         if not table.num_rows:
             raise InputError("the file has a header but no rows")
-        return {role: table.column(place) for place, role in enumerate(chosen)}
+        columns = {role: table.column(place) for place, role in enumerate(chosen)}
+        for role in ("user", "item"):
+            if ids == "auto" and pa.types.is_string(columns[role].type):
+                columns[role] = _as_integers(columns[role])
+        return columns
 
-    def line_of(self, row: int) -> int:
-        """The line, from 1, on which a row, from 0, begins."""
-        return next(line for at, (line, _) in enumerate(self._rows()) if at == row)
+    @contextmanager
+    def naming_lines(self) -> Iterator[None]:
+        """Say of a bad row on which line it begins."""
+        try:
+            yield
+        except RowError as error:
+            line = next(line for at, (line, _) in enumerate(self._rows()) if at == error.row)
+            raise InputError(f"line {line}: {error.problem}") from None
+
+    def _chosen(self, wanted: dict[str, ColumnRef]) -> dict[str, int]:
+        names = self._names
+        try:
+            chosen = choose_columns(names, wanted, has_header=self.header)
+        except InputError as error:
+            others = [other for other in ",;\t|" if len(names) == 1 and other in self._first[1][0]]
+            if others:
+                raise InputError(f"there is one column only, {names[0]!r}: is the separator {others[0]!r}?") from error
+            if self.header and any(is_number(name) for name in names):
+                raise InputError(f"{error}. If the first line is data, give header=False") from error
+            raise
+        if self.header:
+            numeric = {names[at] for at in chosen.values() if is_number(names[at]) and names[at] != str(at)}
+            if numeric:
+                warnings.warn(
+                    f"{self.path}: the first line was taken for names, but has {', '.join(sorted(numeric))} in it; "
+                    "if it is data, give header=False",
+                    DataWarning,
+                    stacklevel=5,
+                )
+        return chosen
+
+    @cached_property
+    def _look(self) -> Look:
+        return look_at(self.path, self.separator)
 
     @cached_property
     def _head(self) -> bytes:
@@ -84,20 +119,26 @@ class TextFile:
         """The type to read each role as, judged by the first lines; a role left out is for Arrow to infer."""
         types: dict[str, pa.DataType] = {"weight": pa.float32(), "rating": pa.float32()}
         id_columns = {role: chosen[role] for role in ("user", "item")}
-        sample = self._parse(pa.BufferReader(self._head), id_columns, dict.fromkeys(id_columns, pa.string()))
-        for role, column in zip(id_columns, sample.columns, strict=True):
-            integers = pc.all(pc.match_substring_regex(column, _INTEGER_OR_MISSING), min_count=0).as_py()
-            types[role] = pa.int64() if integers and ids == "auto" else pa.string()
+        types |= dict.fromkeys(id_columns, pa.string())
+        if ids == "auto" and not self._look.has_odd_integers:
+            sample = self._parsed(id_columns, types, pa.py_buffer(self._head))
+            types |= {role: _as_integers(sample.column(at)).type for at, role in enumerate(id_columns)}
         return types
 
-    def _read_as(self, chosen: dict[str, int], types: dict[str, pa.DataType]) -> pa.Table:
-        """The whole file; where the first lines misled about an id or a time, again with a wider type."""
+    def _parsed(
+        self, chosen: dict[str, int], types: dict[str, pa.DataType], source: pa.Buffer | None = None
+    ) -> pa.Table:
+        """The whole file, or some bytes of it; where a first reading of it failed, read more carefully."""
+        has_newlines, block_size = self._has_quoted_newlines, _HEAD_BYTES
         while True:
             try:
+                if source is not None:
+                    return self._parse(pa.BufferReader(source), chosen, types, has_newlines, block_size)
                 if not is_gzipped(self.path):
-                    return self._parse(str(self.path), chosen, types)
-                with opened(self.path) as file:
-                    return self._parse(pa.PythonFile(file, mode="r"), chosen, types)
+                    with pa.OSFile(str(self.path)) as plain:
+                        return self._parse(plain, chosen, types, has_newlines, block_size)
+                with opened(self.path) as unzipped:
+                    return self._parse(pa.PythonFile(unzipped, mode="r"), chosen, types, has_newlines, block_size)
             except pa.ArrowInvalid as error:
                 place = re.search(r"In CSV column #(\d+)", str(error))
                 role = next((role for role, at in chosen.items() if place and at == int(place[1])), None)
@@ -105,27 +146,47 @@ class TextFile:
                     types[role] = pa.string()
                 elif role == "timestamp" and role not in types:
                     types[role] = pa.float64()
+                elif role is None and self._look.n_quotes and not has_newlines:
+                    has_newlines = True  # a line break inside quotes, further down than the first lines
+                elif "straddling" in str(error) and block_size < _LARGE_BLOCK:
+                    block_size = _LARGE_BLOCK  # a line longer than a block
                 else:
                     raise self._explained(error, role, chosen) from error
 
-    def _parse(self, source: Any, chosen: dict[str, int], types: dict[str, pa.DataType]) -> pa.Table:
+    def _parse(
+        self, source: Any, chosen: dict[str, int], types: dict[str, pa.DataType], has_newlines: bool, block_size: int
+    ) -> pa.Table:
         # Arrow gets our own names for the columns, so that empty or repeated ones in the header do no harm.
         lines, first = self._first
         names = [str(at) for at in range(len(first))]
         return pacsv.read_csv(
             source,
-            pacsv.ReadOptions(column_names=names, skip_rows=lines if self.header else 0),
-            pacsv.ParseOptions(delimiter=self.separator, newlines_in_values=self._has_quoted_newlines),
+            pacsv.ReadOptions(column_names=names, skip_rows=lines if self.header else 0, block_size=block_size),
+            pacsv.ParseOptions(delimiter=self.separator, newlines_in_values=has_newlines),
             pacsv.ConvertOptions(
                 include_columns=[names[at] for at in chosen.values()],
                 column_types={names[at]: types[role] for role, at in chosen.items() if role in types},
+                null_values=[""],
             ),
         )
 
     @cached_property
     def _has_quoted_newlines(self) -> bool:
         # Looking costs little; Arrow reads such files in one thread, so it is not told to without need.
-        return b'"' in self._head and any("\n" in field for _, row in self._rows(self._head) for field in row)
+        if self._look.n_quotes % 2:
+            self._check_quotes()
+        try:
+            return b'"' in self._head and any("\n" in field for _, row in self._rows(self._head) for field in row)
+        except InputError:
+            return True
+
+    def _check_quotes(self) -> None:
+        """Refuse a quote that is opened and never closed: everything behind it would be lost in one field."""
+        last, row = 0, [""]
+        for last, row in self._rows():  # noqa: B007 - it is the last that counts
+            pass
+        if any("\n" in field for field in row):
+            raise InputError(f"line {last}: a quotation mark is opened and never closed")
 
     def _explained(self, error: pa.ArrowInvalid, role: str | None, chosen: dict[str, int]) -> InputError:
         """What Arrow found wrong, as the row and the value it is about where that can be told."""
@@ -135,6 +196,8 @@ class TextFile:
             found = self._find(lambda row: len(row) > at and row[at] != "" and not is_number(row[at]))
             if found:
                 return RowError(f"the {role} {found[1][at]!r} is not {kind}", found[0])
+        if "skip initial" in str(error):
+            return InputError("the file has a header but no rows")
         width = len(self._first[1])
         if found := self._find(lambda row: len(row) != width):
             return RowError(f"{len(found[1])} columns instead of {width}", found[0])
@@ -143,7 +206,7 @@ class TextFile:
     def _find(self, is_bad: Callable[[list[str]], bool]) -> tuple[int, list[str]] | None:
         try:
             return next(((at, row) for at, (_, row) in enumerate(self._rows()) if is_bad(row)), None)
-        except csv.Error:
+        except InputError:
             return None
 
     def _rows(self, head: bytes | None = None) -> Iterator[tuple[int, list[str]]]:
@@ -154,9 +217,24 @@ class TextFile:
             reader = csv.reader(text, delimiter=self.separator)
             begins = 1
             skip = self.header
-            for row in reader:
-                if row and not skip:
-                    yield begins, row
-                skip = skip and not row
-                begins = reader.line_num + 1
+            try:
+                for row in reader:
+                    if row and not skip:
+                        yield begins, row
+                    skip = skip and not row
+                    begins = reader.line_num + 1
+            except csv.Error as error:
+                raise InputError(f"line {begins}: {error}") from error
             text.detach()
+
+
+def _as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text as integers, where each is one that can be had back from its value; otherwise the text as it is."""
+    for part in (column.slice(0, 1000), column):  # mostly the first few tell
+        if not pc.all(pc.match_substring_regex(part, _INTEGER_OR_MISSING), min_count=0).as_py():
+            return column
+    try:
+        missing = pc.equal(column, "")
+        return pc.if_else(missing, pa.scalar(None, pa.string()), column).cast(pa.int64())
+    except pa.ArrowInvalid:  # too large for 64 bits
+        return column

@@ -52,11 +52,12 @@ def make_titles(genre: NDArray[np.int64], rng: np.random.Generator) -> list[str]
     second = rng.integers(10, size=len(genre))
     year = 2024 - np.minimum(rng.exponential(18, size=len(genre)), 90).astype(int)
     seconds = [words.split() for words in _SECOND.values()]
-    made: dict[str, int] = {}
+    latest: dict[str, list[int]] = {}
     titles = []
     for at, of, with_, in_ in zip(genre, first, second, year, strict=True):
         name = f"The {_FIRST[of]} {seconds[at][with_]}"
-        made[name] = made.get(name, 0) + 1
-        sequel = f" {made[name]}" if made[name] > 1 else ""
-        titles.append(f"{name}{sequel} ({in_})")
+        earlier = latest.setdefault(name, [])
+        sequel = f" {len(earlier) + 1}" if earlier else ""
+        earlier.append(max([int(in_), *(before + 1 for before in earlier)]))
+        titles.append(f"{name}{sequel} ({earlier[-1]})")
     return titles

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._random import seeded
 from prorec.data._titles import GENRES, RELATED, make_titles
-from prorec.errors import InputError
+from prorec.errors import InputError, number, whole
 from prorec.interactions import Interactions
 
 ORIGINS = ("taste", "exploration", "mistake")
@@ -65,21 +66,19 @@ def make_cinema(
 
     Notes
     -----
-    Clicks are made for some thousand users at a time, so memory is that of the result and one block. Users who have
-    clicked nearly everything they like end up with fewer clicks than they were meant to have.
+    Clicks are made for some thousand users at a time, so memory is that of the result and one block.
 
     >>> club = make_cinema(200, 300, seed=1)
     >>> club.interactions
     Interactions(200 users × 300 items, ... interactions, with timestamp and origin)
     """
-    for name, value, least in (("n_users", n_users, 1), ("n_items", n_items, 3 * len(GENRES))):
-        if value < least:
-            raise InputError(f"{name} must be at least {least}, got {value}")
-    if not (mistakes >= 0 and exploration >= 0 and mistakes + exploration <= 1):
+    n_users, n_items = whole("n_users", n_users, 1), whole("n_items", n_items, 3 * len(GENRES))
+    mistakes, exploration = number("mistakes", mistakes, 0, 1), number("exploration", exploration, 0, 1)
+    if mistakes + exploration > 1:
         raise InputError(
             f"mistakes and exploration must be shares that sum to at most 1, got {mistakes} and {exploration}"
         )
-    for_films, for_users = np.random.SeedSequence(seed).spawn(2)
+    for_films, for_users = seeded(seed).spawn(2)
     films = _make_films(n_items, np.random.default_rng(for_films))
     begins = range(0, n_users, _BLOCK)
     blocks = [
@@ -170,12 +169,29 @@ def _make_block(
         kept_origin = np.concatenate([kept_origin, origin[good]])
         user, origin = user[~good], origin[~good]
 
-    order = np.argsort(kept)
+    order = np.sort(_in_proportion(kept_origin, shares, rng))
+    order = order[np.argsort(kept[order])]
     user, film = np.divmod(kept[order], n_items)
     joined = _EPOCH + rng.integers(0, 700 * _DAY, size=n_users)
     timestamp = joined[user] + (rng.exponential(90 * _DAY, size=len(user))).astype(np.int64)
     activity = np.bincount(user, minlength=n_users)
     return activity, film.astype(np.int32), kept_origin[order], timestamp, tastes
+
+
+def _in_proportion(
+    origin: NDArray[np.int8], shares: tuple[float, float], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Which clicks stay, so that mistakes and exploration have their shares although taste clicks ran short.
+
+    Users who had seen all they like got fewer of those than they were meant to.
+    """
+    taste = np.flatnonzero(origin == TASTE)
+    stay = [taste]
+    for code, share in ((EXPLORATION, shares[1]), (MISTAKE, shares[0])):
+        clicks = np.flatnonzero(origin == code)
+        wanted = len(clicks) if sum(shares) == 1 else round(len(taste) * share / (1 - sum(shares)))
+        stay.append(rng.permutation(clicks)[:wanted])
+    return np.concatenate(stay)
 
 
 def _make_tastes(activity: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float32]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from prorec.data._files import opened
 from prorec.errors import DownloadError
 
 _TRIES = 3
@@ -58,10 +59,13 @@ def fetch(remote: Remote, folder: Path) -> Path:
 
 
 def has_digest(path: Path, digest: str) -> bool:
-    """Whether a file has a digest, written `algorithm:hexadecimal`."""
+    """Whether a file has a digest, written `algorithm:hexadecimal`; of a gzipped one, what is in it."""
     algorithm, _, expected = digest.partition(":")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest() == expected
+    digest_so_far = hashlib.new(algorithm)
+    with opened(path) as file:
+        while chunk := file.read(_CHUNK):
+            digest_so_far.update(chunk)
+    return digest_so_far.hexdigest() == expected
 
 
 def _go_on(remote: Remote, part: Path) -> None:

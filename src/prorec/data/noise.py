@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec._assembly import assemble
-from prorec.errors import InputError, one_of
+from prorec._random import generator
+from prorec.errors import InputError, number, one_of
 from prorec.interactions import Interactions
 
 Kind = Literal["uniform", "popularity", "swap", "disliked"]
@@ -17,9 +18,9 @@ Pairs = NDArray[np.int64]
 """Pairs as single numbers, user · n_items + item."""
 
 _ROUNDS = 100
-_CHOICES = 3
-_PATIENCE = 50  # rounds without getting any nearer
-_ENUMERABLE = 20_000_000  # pairs that may be listed one by one when drawing at random no longer finds a free one
+_PATIENCE = 10  # rounds without getting any nearer
+_LISTABLE = 5_000_000_000  # pairs that may be listed when drawing at random no longer finds a free one
+_BLOCK = 4_000_000  # of them at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +57,16 @@ def inject_noise(interactions: Interactions, level: float, kind: Kind = "uniform
 
     Notes
     -----
-    A false interaction weighs 1, and takes the rating and the time of a random true one of the same user, so that
-    no column gives it away. (A `swap`ped one keeps those of the true one it stands for, and its weight.) Any
-    other column is dropped: no value in it would be true of the noise.
+    Nothing but the pair should give a false interaction away. It takes its weight and rating from a random true one
+    of the same user, and its time from between two that follow each other; a `swap`ped one keeps all three from the
+    true one it stands for. Any other column is dropped: no value in it would be true of the noise.
     """
     one_of("kind", kind, ("uniform", "popularity", "swap", "disliked"))
-    most = 1.0 if kind == "swap" else np.inf
-    if not (np.isfinite(level) and 0 <= level <= most):
-        raise InputError(f"level must be a finite share between 0 and {most:g} for kind={kind!r}, got {level}")
+    level = number("level", level, 0, 1) if kind == "swap" else number("level", level, 0)
     columns = {name: values for name, values in interactions.columns.items() if name in ("rating", "timestamp")}
     clean = replace(interactions, columns=columns)
-    count = round(level * len(clean))
-    rng = np.random.default_rng(seed)
+    count = round(min(level * len(clean), 1e18))
+    rng = generator(seed)
     if kind == "swap":
         return _swapped(clean, count, rng)
     noise = _disliked(clean, count, rng) if kind == "disliked" else _unobserved(clean, count, kind, rng)
@@ -77,6 +76,8 @@ def inject_noise(interactions: Interactions, level: float, kind: Kind = "uniform
 def _unobserved(clean: Interactions, count: int, kind: Kind, rng: np.random.Generator) -> Pairs:
     """`count` distinct pairs that are neither observed nor held out, drawn one after the other."""
     taken = _known(clean)
+    if count > (free := clean.n_users * clean.n_items - len(taken)):
+        raise InputError(f"level asks for {count:,} false interactions, but only {free:,} pairs are free")
     noise = np.empty(0, dtype=np.int64)
     for _ in range(_ROUNDS):
         missing = count - len(noise)
@@ -97,23 +98,33 @@ def _unobserved(clean: Interactions, count: int, kind: Kind, rng: np.random.Gene
 
 
 def _enumerated(clean: Interactions, taken: Pairs, count: int, kind: Kind, rng: np.random.Generator) -> Pairs:
-    """What drawing one after the other would give, where nearly all pairs are taken: by listing the free ones.
+    """What drawing one after the other would give, where that hardly finds a free pair: by listing the free ones.
 
     The pairs with the least e/w, e exponential, are a draw without replacement with probabilities in proportion
-    to w.
+    to w. Users are taken in blocks, so that only the best so far and one block are in memory.
     """
-    everything = clean.n_users * clean.n_items
-    free = np.empty(0, dtype=np.int64)
-    if everything <= _ENUMERABLE:
-        free = _free_of(np.arange(everything), taken)
-    users, items = free // clean.n_items, free % clean.n_items
-    weight = clean.activity[users] * (1.0 if kind == "uniform" else clean.popularity[items])
-    free, weight = free[weight > 0], weight[weight > 0]
-    if len(free) < count:
+    if clean.n_users * clean.n_items > _LISTABLE:
         raise InputError(
-            f"level asks for more false interactions than there is room for: {count - len(free):,} too many"
+            f"{count:,} false interactions found no free pair by chance, and the pairs are too many to list"
         )
-    return free[np.argsort(rng.exponential(size=len(free)) / weight)[:count]]
+    best, best_key = np.empty(0, dtype=np.int64), np.empty(0)
+    step = max(1, _BLOCK // clean.n_items)
+    for begin in range(0, clean.n_users, step):
+        end = min(begin + step, clean.n_users)
+        free = _free_of(np.arange(begin * clean.n_items, end * clean.n_items), taken)
+        weight = clean.activity[free // clean.n_items].astype(np.float64)
+        if kind == "popularity":
+            weight *= clean.popularity[free % clean.n_items]
+        free, weight = free[weight > 0], weight[weight > 0]
+        best = np.concatenate([best, free])
+        best_key = np.concatenate([best_key, rng.exponential(size=len(free)) / weight])
+        least = np.argsort(best_key)[:count]
+        best, best_key = best[least], best_key[least]
+    if len(best) < count:
+        raise InputError(
+            f"level asks for more false interactions than there is room for: {count - len(best):,} too many"
+        )
+    return best
 
 
 def _disliked(clean: Interactions, count: int, rng: np.random.Generator) -> Pairs:
@@ -133,29 +144,55 @@ def _disliked(clean: Interactions, count: int, rng: np.random.Generator) -> Pair
 def _added(clean: Interactions, noise: Pairs, rng: np.random.Generator) -> NoisyInteractions:
     users, items = (codes.astype(np.int32) for codes in np.divmod(noise, max(clean.n_items, 1)))
     like = clean.matrix.indptr[users] + (rng.random(len(users)) * clean.activity[users]).astype(np.int64)
+    false = {name: values[like] for name, values in clean.columns.items()}
+    if "timestamp" in clean.columns:
+        false["timestamp"] = _times_between(clean, users, rng)
     return _built(
         clean,
         np.concatenate([clean.user_codes, users]),
         np.concatenate([clean.item_codes, items]),
-        np.concatenate([clean.matrix.data, np.ones(len(noise), dtype=np.float32)]),
-        {name: np.concatenate([values, values[like]]) for name, values in clean.columns.items()},
+        np.concatenate([clean.matrix.data, clean.matrix.data[like]]),
+        {name: np.concatenate([values, false[name]]) for name, values in clean.columns.items()},
         np.repeat([False, True], [len(clean), len(noise)]),
     )
 
 
+def _times_between(clean: Interactions, users: NDArray[np.int32], rng: np.random.Generator) -> NDArray[Any]:
+    """For each user a time between two consecutive ones of theirs: as bunched, and as often equal, as those are."""
+    times = clean.columns["timestamp"]
+    times = times[np.lexsort([times, clean.user_codes])]
+    gaps = np.maximum(clean.activity[users] - 1, 1)
+    before = clean.matrix.indptr[users] + (rng.random(len(users)) * gaps).astype(np.int64)
+    after = np.minimum(before + 1, clean.matrix.indptr[users + 1] - 1)
+    gap = (times[after] - times[before]).astype(np.float64) * rng.random(len(users))
+    if times.dtype.kind == "f":
+        return np.asarray(times[before] + gap)
+    return np.asarray(times[before] + gap.astype(np.int64).astype((times[:0] - times[:0]).dtype))
+
+
 def _swapped(clean: Interactions, count: int, rng: np.random.Generator) -> NoisyInteractions:
-    """Exchange the items of `count` true interactions among themselves, so that none is true any more."""
+    """Exchange the items of `count` true interactions among themselves, so that none is true any more.
+
+    Where that cannot be done for some of them, other true interactions are chosen in their place.
+    """
     taken = _known(clean)
-    for _ in range(_CHOICES):
-        chosen = rng.choice(len(clean), size=count, replace=False)
-        items = _exchanged(clean.user_codes[chosen], clean.item_codes[chosen], clean.n_items, taken, rng)
-        if items is not None:
-            break
-    else:
-        raise InputError(
-            f"no way was found to swap {count:,} of {len(clean):,} interactions onto pairs that are free: "
-            "lower the level"
-        )
+    chosen = rng.choice(len(clean), size=count, replace=False)
+    items = rng.permutation(clean.item_codes[chosen])
+    fewest, since = count + 1, 0
+    while len(bad := _exchange(clean.user_codes[chosen].astype(np.int64) * clean.n_items, items, taken, rng)):
+        others = np.setdiff1d(np.arange(len(clean)), chosen)
+        since = 0 if len(bad) < fewest else since + 1
+        fewest = min(fewest, len(bad))
+        if since == 3 * _PATIENCE or not len(others):
+            raise InputError(
+                f"no way was found to swap {count:,} of {len(clean):,} interactions onto pairs that are free: "
+                "some items were taken by nearly everybody. Lower the level"
+            )
+        for position, other in zip(bad, rng.permutation(others), strict=False):
+            # Its own item goes out of the game with it: who holds that one now gets the item it leaves.
+            holder = np.argmax(items == clean.item_codes[chosen[position]])
+            items[holder] = items[position]
+            chosen[position], items[position] = other, clean.item_codes[other]
     is_noise = np.zeros(len(clean), dtype=bool)
     is_noise[chosen] = True
     swapped = clean.item_codes.copy()
@@ -164,27 +201,22 @@ def _swapped(clean: Interactions, count: int, rng: np.random.Generator) -> Noisy
     return _built(kept, clean.user_codes, swapped, clean.matrix.data, dict(clean.columns), is_noise)
 
 
-def _exchanged(
-    users: NDArray[np.int32], items: NDArray[np.int32], n_items: int, taken: Pairs, rng: np.random.Generator
-) -> NDArray[np.int32] | None:
-    """Items dealt out anew among the users, none on a taken pair and no pair twice; None if that fails.
+def _exchange(base: Pairs, items: NDArray[np.int32], taken: Pairs, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Let items change places until no pair `base + items` is taken or there twice; return where that failed.
 
-    They are shuffled, and then each one that fell badly changes places with a random other one wherever that
-    leaves both well.
+    Each one that is badly placed tries a random other one, and they change where that leaves both well.
     """
-    items = rng.permutation(items)
-    base = users.astype(np.int64) * n_items
-    least_bad, since = len(items) + 1, 0
-    while since < _PATIENCE:
+    fewest, since = len(items) + 1, 0
+    while True:
         pairs = base + items
-        bad = ~_is_free(pairs, taken)
-        bad[np.setdiff1d(np.arange(len(pairs)), np.unique(pairs, return_index=True)[1])] = True
-        if not bad.any():
-            return items
-        since = 0 if bad.sum() < least_bad else since + 1
-        least_bad = min(least_bad, bad.sum())
-        one = np.flatnonzero(bad)
-        other = rng.permutation(len(pairs))[: len(one)]
+        is_bad = ~_is_free(pairs, taken)
+        is_bad[np.setdiff1d(np.arange(len(pairs)), np.unique(pairs, return_index=True)[1])] = True
+        bad = np.flatnonzero(is_bad)
+        since = 0 if len(bad) < fewest else since + 1
+        fewest = min(fewest, len(bad))
+        if not len(bad) or since == _PATIENCE:
+            return bad
+        one, other = bad, rng.permutation(len(pairs))[: len(bad)]
         # No position takes part in two exchanges at once.
         first = np.zeros(2 * len(one), dtype=bool)
         first[np.unique(np.stack([one, other], axis=1), return_index=True)[1]] = True
@@ -193,7 +225,6 @@ def _exchanged(
         well = _is_free(base[one] + items[other], taken) & _is_free(base[other] + items[one], taken)
         one, other = one[well], other[well]
         items[one], items[other] = items[other], items[one]
-    return None
 
 
 def _built(

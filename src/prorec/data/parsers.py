@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prorec.data._files import naming
+from prorec._columns import ColumnRef
+from prorec.data._files import naming, opened
 from prorec.data._text import TextFile
 from prorec.data.readers import read_interactions
-from prorec.errors import InputError
+from prorec.errors import RowError
 from prorec.interactions import Interactions
 
 YAHOO_FILE = "ydata-ymusic-user-artist-ratings-v1_0.txt"
 _NEVER_AGAIN = 255
+_RATING_COLUMNS: dict[str, ColumnRef] = {"user": 0, "item": 1, "rating": 2}
 
 
 def movielens_100k(folder: Path) -> Interactions:
     """`u.data`: user, item, rating, time, between tabs. `u.item`: names and 0/1 flags of genres, latin-1."""
-    ratings = read_interactions(
-        folder / "u.data", header=False, separator="\t", rating_col=2, timestamp_col=3, duplicates="error"
-    )
-    genres = [line.split("|")[0] for line in _lines(folder / "u.genre") if line]
+    path = plain_or_gzipped(folder, "u.data")
+    ratings = read_interactions(path, header=False, separator="\t", rating_col=2, timestamp_col=3, duplicates="error")
+    genres = [line.split("|")[0] for line in _lines(folder, "u.genre") if line]
     names, categories = {}, {}
-    for line in _lines(folder / "u.item"):
+    for line in _lines(folder, "u.item"):
         item, name, _, _, _, *flags = line.split("|")
         names[int(item)] = name
         categories[int(item)] = [genre for genre, flag in zip(genres, flags, strict=True) if flag == "1"]
@@ -37,7 +37,7 @@ def movielens_1m(folder: Path) -> Interactions:
     """`ratings.dat` and `movies.dat`: columns between `::`, genres between `|`, latin-1."""
     # Between the two colons of a separator Arrow sees an empty column.
     ratings = read_interactions(
-        folder / "ratings.dat",
+        plain_or_gzipped(folder, "ratings.dat"),
         header=False,
         separator=":",
         user_col=0,
@@ -46,16 +46,15 @@ def movielens_1m(folder: Path) -> Interactions:
         timestamp_col=6,
         duplicates="error",
     )
-    films = [line.split("::") for line in _lines(folder / "movies.dat")]
+    films = [line.split("::") for line in _lines(folder, "movies.dat")]
     names = {int(item): name for item, name, _ in films}
     return ratings.with_item_info(names, {int(item): genres.split("|") for item, _, genres in films})
 
 
 def amazon(folder: Path, name: str) -> Interactions:
     """`NAME.train.rating` and `NAME.test.rating` together: user, item, rating, between tabs."""
-    parts = [
-        _columns(folder / f"{name}.{part}.rating", {"user": 0, "item": 1, "rating": 2}) for part in ("train", "test")
-    ]
+    files = [plain_or_gzipped(folder, f"{name}.{part}.rating") for part in ("train", "test")]
+    parts = [TextFile(path, "\t", header=False).read(_RATING_COLUMNS, "auto") for path in files]
     columns = {role: pa.chunked_array(parts[0][role].chunks + parts[1][role].chunks) for role in parts[0]}
     return Interactions._from_columns(columns, "error")
 
@@ -64,7 +63,7 @@ def gowalla(folder: Path) -> Interactions:
     """`train.txt`, `valid.txt` and `test.txt` together: a line a user, `user item item …`."""
     users, items = [], []
     for part in ("train", "valid", "test"):
-        for line in _lines(folder / f"{part}.txt"):
+        for line in _lines(folder, f"{part}.txt"):
             user, *visited = line.split()
             users.append(np.full(len(visited), int(user)))
             items.append(np.array(visited, dtype=np.int64))
@@ -78,22 +77,24 @@ def yahoo_r1(folder: Path) -> Interactions:
     A rating of 255 means "never play again": it is read as 0, the lowest there is. Of a repeated pair the highest
     rating counts.
     """
-    plain = folder / YAHOO_FILE
-    path = plain if plain.exists() else plain.with_name(plain.name + ".gz")
-    columns = _columns(path, {"user": 0, "item": 1, "rating": 2})
-    rating = columns["rating"]
-    columns["rating"] = pc.if_else(pc.equal(rating, _NEVER_AGAIN), pa.scalar(0, rating.type), rating)
-    worst = pc.min_max(columns["rating"])
-    if worst["min"].as_py() < 0 or worst["max"].as_py() > 100:
-        raise InputError(f"{path}: ratings must lie in 0–100 or be 255, found {worst['min']} to {worst['max']}")
-    return Interactions._from_columns(columns, "max")
+    path = plain_or_gzipped(folder, YAHOO_FILE)
+    text = TextFile(path, "\t", header=False)
+    with naming(path), text.naming_lines():
+        columns = text.read(_RATING_COLUMNS, "auto")
+        rating = columns["rating"]
+        columns["rating"] = pc.if_else(pc.equal(rating, _NEVER_AGAIN), pa.scalar(0, rating.type), rating)
+        out_of_range = pc.or_(pc.less(columns["rating"], 0), pc.greater(columns["rating"], 100))
+        if (row := pc.index(out_of_range, True).as_py()) >= 0:
+            raise RowError(f"the rating {rating[row].as_py():g} is not one of 0–100 or 255", row)
+        return Interactions._from_columns(columns, "max")
 
 
-def _columns(path: Path, places: dict[str, int]) -> dict[str, pa.ChunkedArray]:
-    with naming(path):
-        return TextFile(path, "\t", header=False).read({**places}, ids="auto")
+def plain_or_gzipped(folder: Path, name: str) -> Path:
+    """Where a file is, by its name or with .gz behind it; by its name where it is not there at all."""
+    zipped = folder / f"{name}.gz"
+    return zipped if zipped.exists() and not (folder / name).exists() else folder / name
 
 
-def _lines(path: Path) -> list[str]:
-    with path.open(encoding="latin-1") as file:
-        return list(itertools.takewhile(bool, (line.rstrip("\n") for line in file)))
+def _lines(folder: Path, name: str) -> list[str]:
+    with opened(plain_or_gzipped(folder, name)) as file:
+        return [line for line in file.read().decode("latin-1").split("\n") if line]

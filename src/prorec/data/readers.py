@@ -63,10 +63,8 @@ def read_interactions(
             except RowError as error:
                 raise InputError(str(error)) from None
         text = TextFile(path, separator, header)
-        try:
+        with text.naming_lines():
             return Interactions._from_columns(text.read(wanted, ids), duplicates)
-        except RowError as error:
-            raise InputError(f"line {text.line_of(error.row)}: {error.problem}") from None
 
 
 def _parquet_columns(path: Path, wanted: dict[str, ColumnRef], ids: str) -> dict[str, pa.ChunkedArray]:
@@ -78,12 +76,20 @@ def _parquet_columns(path: Path, wanted: dict[str, ColumnRef], ids: str) -> dict
         with pq.ParquetFile(source) as parquet:
             names: Sequence[str] = parquet.schema_arrow.names
             chosen = choose_columns(names, wanted)
+            for at in chosen.values():
+                if names.count(names[at]) > 1:
+                    raise InputError(f"more than one column is called {names[at]!r}")
             table = parquet.read(columns=[names[at] for at in chosen.values()])
-    except (pa.ArrowInvalid, OSError) as error:
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"not a parquet file that can be read ({error})") from error
     if not table.num_rows:
         raise InputError("the file has no rows")
     columns = {role: table.column(names[at]) for role, at in chosen.items()}
     if ids == "text":
-        columns |= {role: columns[role].cast(pa.string()) for role in ("user", "item")}
+        try:
+            columns |= {role: columns[role].cast(pa.string()) for role in ("user", "item")}
+        except pa.ArrowException as error:
+            raise InputError(f"these ids cannot be read as text: {error}") from error
     return columns

@@ -15,6 +15,7 @@ from prorec.data import parsers
 from prorec.data._files import replacing
 from prorec.data.cinema import make_cinema
 from prorec.data.download import Remote, fetch, has_digest
+from prorec.data.parsers import plain_or_gzipped
 from prorec.errors import DownloadError, InputError
 from prorec.interactions import Interactions
 
@@ -177,25 +178,28 @@ def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "
     """
     if name == "cinema":
         return make_cinema().interactions
-    if name not in DATASETS:
+    if not isinstance(name, str) or name not in DATASETS:
         raise InputError(f"no data set is called {name!r}; there are {', '.join(NAMES)}")
     entry = DATASETS[name]
-    everything = entry.parse(locate(entry))
+    folder = locate(entry)
+    for file, digest in entry.files.items():
+        if digest and not has_digest(plain_or_gzipped(folder, file), digest):
+            raise InputError(
+                f"{folder / file} is not the published file of {name}, or not whole: its digest is not {digest}"
+            )
+    everything = entry.parse(folder)
     threshold = entry.min_rating if min_rating == "default" else min_rating
     loaded = everything if threshold is None else everything.rated_at_least(threshold)
     counts = (loaded.n_users, loaded.n_items, len(loaded))
     if threshold == entry.min_rating and counts != entry.counts and entry.counts_are_certain:
-        raise InputError(
-            f"{name} should have {_counted(entry.counts)}, but these files have {_counted(counts)}: they are "
-            "not the published ones, or not whole"
-        )
+        raise InputError(f"{name} should have {_counted(entry.counts)}, but these files have {_counted(counts)}")
     return loaded
 
 
 def present(entry: DataSet) -> Path | None:
     """The folder that has all of the data set's files, plain or gzipped, if there is one."""
     for folder in _folders(entry):
-        if all((folder / file).exists() or (folder / f"{file}.gz").exists() for file in entry.files):
+        if all(plain_or_gzipped(folder, file).is_file() for file in entry.files):
             return folder
     return None
 
@@ -207,11 +211,13 @@ def locate(entry: DataSet) -> Path:
     folders = _folders(entry)
     cached = folders[-1]
     wanted = (
-        f"{entry.name} is not on this machine. Put {' and '.join(entry.files)} into "
+        f"{entry.name} is not on this machine. Put {', '.join(entry.files)} into "
         f"{' or '.join(str(folder) for folder in folders)}"
         f"{'' if len(folders) > 1 else f' (or set PROREC_DATA to the folder that has {entry.name}/ in it)'}. "
         f"They come from {entry.homepage}"
     )
+    if len(folders) > 1 and all(plain_or_gzipped(folders[0].parent, file).is_file() for file in entry.files):
+        wanted = f"PROREC_DATA is the folder of {entry.name} itself; set it to the folder above. {wanted}"
     if not entry.remotes:
         raise DownloadError(f"{wanted}, which asks you to sign up first")
     try:
@@ -219,7 +225,7 @@ def locate(entry: DataSet) -> Path:
             fetched = fetch(remote, cached)
             if fetched.suffix == ".zip":
                 _unzip(fetched, entry.files, cached)
-    except DownloadError as error:
+    except (DownloadError, OSError, zipfile.BadZipFile) as error:
         raise DownloadError(f"{error}. {wanted}") from error
     return cached
 

@@ -5,15 +5,18 @@ Every interaction lands in exactly one part; users and items keep their index in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.errors import InputError, one_of
+from prorec._random import generator
+from prorec.errors import InputError, number, one_of, whole
 from prorec.interactions import Interactions
 
 Order = Literal["random", "time"]
@@ -86,7 +89,7 @@ def split_globally(
     _, r_valid, r_test = _checked_ratios(ratios)
     one_of("order", order, ("random", "time"))
     n = len(interactions)
-    shuffled = np.random.default_rng(seed).permutation(n)
+    shuffled = generator(seed).permutation(n)
     if order == "time":
         shuffled = shuffled[np.argsort(_times(interactions)[shuffled], kind="stable")]
     part = np.full(n, TRAIN, dtype=np.int8)
@@ -104,9 +107,7 @@ def split_leave_out(
     A user who would be left with nothing to learn from is not tested: with k + k_valid interactions or fewer,
     all of them train.
     """
-    for name, value, least in (("k", k, 1), ("k_valid", k_valid, 0)):
-        if not isinstance(value, (int, np.integer)) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    k, k_valid = whole("k", k, 1), whole("k_valid", k_valid, 0)
     enough = interactions.activity > k + k_valid
     rank = _rank_from_last(interactions, order, seed)
     return _cut(interactions, rank, np.where(enough, k, 0), np.where(enough, k + k_valid, 0))
@@ -120,42 +121,45 @@ def split_at_time(interactions: Interactions, test_from: Any, *, valid_from: Any
     test_from, valid_from : points in time, of the kind that the timestamps are (a number, or a date)
     """
     times = _times(interactions)
+    test_begins = _as_time("test_from", test_from, times)
+    valid_begins = test_begins if valid_from is None else _as_time("valid_from", valid_from, times)
+    if valid_begins > test_begins:
+        raise InputError(f"valid_from ({valid_from}) must not be later than test_from ({test_from})")
     part = np.full(len(interactions), TRAIN, dtype=np.int8)
-    try:
-        if valid_from is not None:
-            if not _as_time(valid_from, times) <= _as_time(test_from, times):
-                raise InputError(f"valid_from ({valid_from}) must not be later than test_from ({test_from})")
-            part[times >= _as_time(valid_from, times)] = VALID
-        part[times >= _as_time(test_from, times)] = TEST
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"{test_from!r} or {valid_from!r} is not a point in time like the timestamps, of type {times.dtype}"
-        ) from error
+    part[times >= valid_begins] = VALID
+    part[times >= test_begins] = TEST
     return Split(interactions, part)
 
 
-def _as_time(point: Any, times: NDArray[Any]) -> Any:
-    return np.datetime64(point) if times.dtype.kind == "M" else float(point)
+def _as_time(name: str, point: Any, times: NDArray[Any]) -> Any:
+    """A point in time that can be compared with the timestamps."""
+    is_date = times.dtype.kind == "M"
+    try:
+        if isinstance(point, Integral) and not is_date:
+            return int(point)  # exactly: nanoseconds are more than a float can hold
+        begins = np.datetime64(point) if is_date else float(point)
+        if np.isnan(begins):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = "a date, such as '2024-05-01'" if is_date else "a number"
+        raise InputError(f"{name} must be {kind}, like the timestamps; got {point!r}") from error
+    return begins
 
 
-def _checked_ratios(ratios: Sequence[float]) -> tuple[float, float, float]:
-    shares = [float(ratio) for ratio in ratios]
-    if len(shares) == 2:
-        shares.insert(1, 0.0)
-    if len(shares) != 3:
-        raise InputError(f"ratios must be (train, valid, test) or (train, test), got {len(shares)} of them")
-    if not all(0 <= share <= 1 for share in shares):
-        raise InputError(f"ratios must lie between 0 and 1, got {tuple(ratios)}")
-    if abs(sum(shares) - 1) > 1e-9:
-        raise InputError(f"ratios must sum to 1, got {tuple(ratios)}, which sum to {sum(shares):g}")
-    return shares[0], shares[1], shares[2]
+def _checked_ratios(ratios: Sequence[float]) -> tuple[Fraction, Fraction, Fraction]:
+    """The shares of train, valid and test, as the decimal numbers that were typed: .29 of 100 is 29, not 28."""
+    if not isinstance(ratios, Iterable) or len(ratios) not in (2, 3):
+        raise InputError(f"ratios must be (train, valid, test) or (train, test); got {ratios!r}")
+    typed = [number("each of the ratios", ratio, 0, 1) for ratio in ratios]
+    if abs(sum(typed) - 1) > 1e-6:
+        raise InputError(f"ratios must sum to 1, got {tuple(typed)}, which sum to {sum(typed):g}")
+    shares = [Fraction(ratio).limit_denominator(1_000_000) for ratio in typed]
+    return shares[0], shares[1] if len(shares) == 3 else Fraction(0), shares[-1]
 
 
-def _share(n: Any, ratio: float) -> NDArray[np.int64]:
-    """⌊ratio·n⌋, where ratio means the decimal number that was typed: ⌊.29 · 100⌋ is 29, not 28."""
-    return np.floor(np.asarray(n) * ratio + 1e-9).astype(np.int64)
+def _share(n: Any, ratio: Fraction) -> NDArray[np.int64]:
+    """⌊ratio·n⌋."""
+    return np.asarray(n, dtype=np.int64) * ratio.numerator // ratio.denominator
 
 
 def _times(interactions: Interactions) -> NDArray[Any]:
@@ -168,7 +172,7 @@ def _rank_from_last(interactions: Interactions, order: Order, seed: int) -> NDAr
     """How many of the user's interactions come after each one, in random order or in order of time."""
     one_of("order", order, ("random", "time"))
     n = len(interactions)
-    chance = np.random.default_rng(seed).random(n)
+    chance = generator(seed).random(n)
     times = [_times(interactions)] if order == "time" else []
     rank = np.empty(n, dtype=np.int64)
     last = interactions.matrix.indptr[1:].astype(np.int64) - 1

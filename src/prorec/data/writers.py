@@ -33,7 +33,9 @@ def write_interactions(interactions: Interactions, path: str | Path) -> None:
             if kind == "parquet":
                 pq.write_table(table, sink)
             else:
-                options = pacsv.WriteOptions(delimiter=separator, quoting_style="needed", quoting_header="none")
+                # Arrow's "needed" puts quotes around all text; most ids can do without.
+                style = "needed" if _needs_quotes(interactions, separator) else "none"
+                options = pacsv.WriteOptions(delimiter=separator, quoting_style=style, quoting_header="none")
                 pacsv.write_csv(table, sink, options)
 
 
@@ -48,11 +50,17 @@ def _sink(path: Path, gzipped: bool) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, zipped)
 
 
+def _needs_quotes(interactions: Interactions, separator: str) -> bool:
+    pattern = f'["\\r\\n{separator}]'
+    columns = [pa.array(ids) for ids in (interactions.users, interactions.items) if ids.dtype == object]
+    return any(pc.any(pc.match_substring_regex(column, pattern)).as_py() for column in columns)
+
+
 def _as_inter(table: pa.Table) -> pa.Table:
     """RecBole's columns: each name carries its type, and times are seconds."""
     types = {"user": "user_id:token", "item": "item_id:token"}
     columns = [
-        pc.divide(pc.cast(pc.cast(column, pa.timestamp("us")), pa.int64()), 1e6)
+        pc.divide(pc.cast(pc.cast(column, pa.timestamp("us"), safe=False), pa.int64()), 1e6)
         if pa.types.is_temporal(column.type)
         else column
         for column in table.columns

@@ -29,7 +29,7 @@ class Recommender(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Recommendations:
     """A ranked list of items for each of some users."""
 
@@ -41,6 +41,10 @@ class Recommendations:
     """Users × k: higher is better; 0 where `ranked` is −1."""
     items: NDArray[Any]
     """Ids of all items, which `ranked` points into."""
+
+    def __repr__(self) -> str:
+        n_users, k = self.ranked.shape
+        return f"Recommendations({n_users:,} users × top {k} of {len(self.items):,} items)"
 
     def to_table(self, kind: TableKind = "pyarrow") -> Any:
         """One row per recommendation: user, rank (from 1), item, score."""

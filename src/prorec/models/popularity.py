@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from prorec.errors import InputError
+from prorec.errors import InputError, whole
 from prorec.interactions import Interactions
 from prorec.models.base import Recommendations
 
@@ -40,12 +40,14 @@ class Popularity:
         if not hasattr(self, "interactions_"):
             raise InputError("Popularity has not learned anything yet: call fit first")
         known = self.interactions_
-        if not 1 <= k <= known.n_items:
-            raise InputError(f"k must be between 1 and the number of items, {known.n_items}; got {k}")
+        k = whole("k", k, 1, known.n_items, "the number of items")
         rows = known.user_positions(users)
         if (rows < 0).any():
             stranger = np.asarray(users, dtype=object)[int(np.argmax(rows < 0))]
-            raise InputError(f"user {stranger!r} is not among the {known.n_users:,} users that were learned from")
+            raise InputError(
+                f"user {stranger!r} is not among the {known.n_users:,} users that were learned from"
+                " (test.align(train) leaves out the users that train does not have)"
+            )
         best_first = np.argsort(-self.scores_, kind="stable").astype(np.int32)
         if exclude_seen:
             ranked = _best_unseen(best_first, known.matrix.indptr, known.matrix.indices, rows, k)

@@ -51,15 +51,14 @@ def test_strata_by_activity_are_means_over_their_users() -> None:
     result = evaluate(Popularity().fit(parts.train), parts.test, k=10)
     strata = result.by_activity(parts.train, n_strata=3)
     assert len(strata) == 3
-    assert sum(stratum["n_users"] for stratum in strata.values()) == len(result.users)
-    weighted = sum(stratum["n_users"] * stratum["ndcg@10"] for stratum in strata.values())
+    assert sum(stratum.n_users for stratum in strata) == len(result.users)
+    weighted = sum(stratum.n_users * stratum.mean["ndcg@10"] for stratum in strata)
     assert weighted / len(result.users) == pytest.approx(result.mean["ndcg@10"])
     activity = parts.train.activity[parts.train.user_positions(result.users)]
-    for name, stratum in strata.items():
-        low, high = (int(end) for end in name.split("–"))
-        inside = (activity >= low) & (activity <= high)
-        assert inside.sum() == stratum["n_users"]
-        assert result.per_user["recall@10"][inside].mean() == pytest.approx(stratum["recall@10"])
+    for stratum in strata:
+        inside = (activity >= stratum.least) & (activity <= stratum.most)
+        assert inside.sum() == stratum.n_users
+        assert result.per_user["recall@10"][inside].mean() == pytest.approx(stratum.mean["recall@10"])
 
 
 def test_the_interval_holds_the_mean() -> None:
@@ -67,10 +66,13 @@ def test_the_interval_holds_the_mean() -> None:
     result = evaluate(Popularity().fit(parts.train), parts.test, k=10)
     low, high = result.interval("ndcg@10")
     assert low < result.mean["ndcg@10"] < high
+    table = result.to_table("pandas").set_index("metric")
+    assert table.loc["ndcg@10"].tolist() == [result.mean["ndcg@10"], low, high]
+    assert table.loc["coverage@10", ["low", "high"]].isna().all()
 
 
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(InputError, match="from 1 to the number of items, 4; got 5"):
+    with pytest.raises(InputError, match="k must be a whole number from 1 to the number of items, 4; got 5"):
         evaluate(Fixed(TEST, [0]), TEST, k=5)
     with pytest.raises(InputError, match="no test interactions"):
         evaluate(Fixed(TEST, [0]), TEST.select(np.zeros(len(TEST), dtype=bool)), k=1)
@@ -80,7 +82,7 @@ def test_bad_input_is_refused() -> None:
     result = evaluate(Fixed(TEST, [0]), TEST, k=1)
     with pytest.raises(InputError, match="no value for each user of 'coverage@1'"):
         result.interval("coverage@1")
-    with pytest.raises(InputError, match="n_strata must be at least 1"):
+    with pytest.raises(InputError, match="n_strata must be a whole number of at least 1"):
         result.by_activity(TEST, 0)
     with pytest.raises(InputError, match="user 'c' is not in the training data"):
         result.by_activity(other)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
-from prorec.errors import InputError, one_of
-from prorec.evaluate.metrics import FAMILIES, Family, Hits, Values
+from prorec.errors import InputError, one_of, whole
+from prorec.evaluation.metrics import FAMILIES, Family, Hits, Values
 
 
 def ranking_metrics(
@@ -24,19 +24,25 @@ def ranking_metrics(
     ranked : users × K, item positions, best first; −1 for no item. An item that repeats counts once.
     relevant : users × items; each row must have at least one entry
     k : the list lengths to judge at, at most K
-    metrics : {"standard", "paper"}, see `prorec.evaluate.metrics`
+    metrics : {"standard", "paper"}, see `prorec.evaluation.metrics`
 
     >>> relevant = csr_array([[0, 1, 1, 0]])
     >>> ranking_metrics(np.array([[0, 2]]), relevant, k=2)["recall@2"]
     array([0.5])
     """
     one_of("metrics", metrics, tuple(FAMILIES))
+    if not issparse(relevant):
+        raise InputError(f"relevant must be a sparse users × items matrix, got {type(relevant).__name__}")
+    if not isinstance(relevant, csr_array) or not relevant.has_canonical_format:
+        relevant = csr_array(relevant)
+        relevant.sum_duplicates()
     lengths = checked_lengths(k, relevant.shape[1])
-    ranked = np.ascontiguousarray(ranked, dtype=np.int32)
+    ranked, n_items = np.asarray(ranked), relevant.shape[1]
     if ranked.ndim != 2 or ranked.shape[0] != relevant.shape[0] or ranked.shape[1] < lengths[-1]:
         raise InputError(f"ranked must be {relevant.shape[0]} users × at least {lengths[-1]} items, got {ranked.shape}")
-    if ranked.size and not -1 <= ranked.min() <= ranked.max() < relevant.shape[1]:
-        raise InputError(f"ranked must hold item positions from 0 to {relevant.shape[1] - 1}, or −1 for none")
+    if ranked.dtype.kind not in "iu" or (ranked.size and not -1 <= ranked.min() <= ranked.max() < n_items):
+        raise InputError(f"ranked must hold item positions from 0 to {n_items - 1}, or −1 for none")
+    ranked = np.ascontiguousarray(ranked, dtype=np.int32)
     n_relevant = np.diff(relevant.indptr).astype(np.int64)
     if not n_relevant.all():
         raise InputError(f"user {np.argmin(n_relevant)} (by position) has no relevant item to be judged by")
@@ -52,13 +58,12 @@ def ranking_metrics(
 
 def checked_lengths(k: int | Iterable[int], n_items: int) -> list[int]:
     """List lengths in order: whole numbers between 1 and the size of the catalogue."""
-    lengths = sorted({k} if isinstance(k, (int, np.integer)) else set(k))
+    lengths = {
+        whole("k", length, 1, n_items, "the number of items") for length in (k if isinstance(k, Iterable) else [k])
+    }
     if not lengths:
         raise InputError("k must name at least one list length")
-    for length in lengths:
-        if not isinstance(length, (int, np.integer)) or not 1 <= length <= n_items:
-            raise InputError(f"k must be whole numbers from 1 to the number of items, {n_items}; got {length!r}")
-    return [int(length) for length in lengths]
+    return sorted(lengths)
 
 
 @njit(cache=True, nogil=True)

@@ -1,9 +1,9 @@
 """How good are the recommendations, how good is the noise found, and is the difference more than chance."""
 
-from prorec.evaluate.detection import detection_metrics
-from prorec.evaluate.evaluation import Evaluation, evaluate
-from prorec.evaluate.ranking import ranking_metrics
-from prorec.evaluate.significance import Comparison, bootstrap_interval, compare, holm
+from prorec.evaluation.detection import detection_metrics
+from prorec.evaluation.judging import Evaluation, evaluate
+from prorec.evaluation.ranking import ranking_metrics
+from prorec.evaluation.significance import Comparison, bootstrap_interval, compare, holm
 
 __all__ = [
     "Comparison",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.errors import InputError
+from prorec.errors import InputError, number, whole
 
 
 def detection_metrics(
@@ -54,25 +54,23 @@ def detection_metrics(
     >>> found["auroc"], found["precision_at_budget"], found["lift"], found["false_flag_rate"]
     (0.75, 0.5, 1.0, 0.5)
     """
-    scores = np.asarray(noise_probability, dtype=np.float64)
-    truth = np.asarray(is_noise)
-    if scores.ndim != 1 or scores.shape != truth.shape:
-        raise InputError(f"scores and truth must be two lists of the same length, got {scores.shape}, {truth.shape}")
+    try:
+        scores, given = np.asarray(noise_probability, dtype=np.float64), np.asarray(is_noise, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"scores must be numbers, and is_noise true or false: {error}") from error
+    if scores.ndim != 1 or scores.shape != given.shape:
+        raise InputError(f"scores and truth must be two lists of the same length, got {scores.shape}, {given.shape}")
     if not np.isfinite(scores).all():
         raise InputError(f"scores must be finite numbers; number {int(np.argmin(np.isfinite(scores)))} is not")
-    if not np.isin(truth, (0, 1)).all():
+    if not np.isin(given, (0, 1)).all():
         raise InputError("is_noise must be true or false for each interaction")
-    truth = truth.astype(bool)
+    truth = given.astype(bool)
     n_noise, n = int(truth.sum()), len(truth)
     if not 0 < n_noise < n:
         raise InputError(f"{n_noise} of {n} interactions are noise: there must be some of each kind to tell them apart")
-    budget = n_noise if budget is None else budget
-    if not 1 <= budget <= n:
-        raise InputError(f"budget must be between 1 and the number of interactions, {n}; got {budget}")
-    if not 0 < at_hit_ratio <= 1:
-        raise InputError(f"at_hit_ratio must lie in (0, 1], got {at_hit_ratio}")
-    if bins < 1:
-        raise InputError(f"bins must be at least 1, got {bins}")
+    budget = n_noise if budget is None else whole("budget", budget, 1, n, "the number of interactions")
+    at_hit_ratio = number("at_hit_ratio", at_hit_ratio, 0, 1)
+    bins = whole("bins", bins, 1)
 
     flagged, caught = _curve(scores, truth)
     recall = caught / n_noise

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csc_array, csr_array
 
 from prorec import InputError, ranking_metrics
-from prorec.evaluate.metrics import coverage
+from prorec.evaluation.metrics import coverage
 
 KS = (1, 3, 5, 10)
 
@@ -107,6 +107,18 @@ def test_short_lists_and_repeats() -> None:
     assert got["precision@3"].tolist() == [1 / 3, 0]
 
 
+def test_any_sparse_layout_gives_the_same() -> None:
+    ranked, relevant = random_problem(0, n_users=40, n_items=40)
+    expected = ranking_metrics(ranked, relevant, 5)
+    twice = csr_array((np.ones(4), np.array([2, 0, 2, 1]), np.array([0, 3, 4])), shape=(2, 5))
+    once = csr_array((np.ones(3), np.array([0, 2, 1]), np.array([0, 2, 3])), shape=(2, 5))
+    for layout in (csc_array, coo_array):
+        for name, values in ranking_metrics(ranked, layout(relevant), 5).items():
+            np.testing.assert_array_equal(values, expected[name])
+    two = np.array([[2, 0], [1, 4]])
+    assert ranking_metrics(two, twice, 2)["recall@2"].tolist() == ranking_metrics(two, once, 2)["recall@2"].tolist()
+
+
 def test_coverage_counts_distinct_items() -> None:
     assert coverage(np.array([[0, 1, -1], [1, 3, -1]]), n_items=6) == 0.5
 
@@ -131,5 +143,10 @@ def test_other_bad_input_is_refused() -> None:
         ranking_metrics(ranked + 1000, relevant, 3)
     with pytest.raises(InputError, match=r"user 0 \(by position\) has no relevant item"):
         ranking_metrics(ranked, csr_array(relevant.shape), 3)
+    for bad in (ranked + 2.0**32, ranked + 2**32, ranked * 1.0):
+        with pytest.raises(InputError, match="positions from 0 to 39"):
+            ranking_metrics(bad, relevant, 3)
+    with pytest.raises(InputError, match="relevant must be a sparse users × items matrix, got ndarray"):
+        ranking_metrics(ranked, relevant.toarray(), 3)
     with pytest.raises(InputError, match="metrics must be one of 'standard', 'paper'"):
         ranking_metrics(ranked, relevant, 3, "mine")  # type: ignore[arg-type]

@@ -72,9 +72,15 @@ def test_calibrated_scores_have_a_small_error() -> None:
         ([0.1, 0.2], [0, 0], {}, "0 of 2 interactions are noise"),
         ([0.1, 0.2], [1, 1], {}, "2 of 2 interactions are noise"),
         ([0.1, 0.2], [0, 2], {}, "true or false"),
-        ([0.1, 0.2], [0, 1], {"budget": 3}, "budget must be between 1 and the number of interactions, 2; got 3"),
-        ([0.1, 0.2], [0, 1], {"at_hit_ratio": 0}, "at_hit_ratio"),
-        ([0.1, 0.2], [0, 1], {"bins": 0}, "bins must be at least 1"),
+        (["a", "b"], [0, 1], {}, "scores must be numbers"),
+        (
+            [0.1, 0.2],
+            [0, 1],
+            {"budget": 3},
+            "budget must be a whole number from 1 to the number of interactions, 2; got 3",
+        ),
+        ([0.1, 0.2], [0, 1], {"at_hit_ratio": 1.1}, "at_hit_ratio"),
+        ([0.1, 0.2], [0, 1], {"bins": 0}, "bins must be a whole number of at least 1"),
     ],
 )
 def test_bad_input_is_refused(scores: list[float], truth: list[int], options: dict[str, int], message: str) -> None:

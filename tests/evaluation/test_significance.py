@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from prorec import InputError, compare
-from prorec.evaluate import Evaluation, bootstrap_interval, holm
+from prorec.evaluation import Evaluation, bootstrap_interval, holm
 
 
 def evaluation(values: np.ndarray, users: int | None = None) -> Evaluation:
@@ -92,5 +92,5 @@ def test_bad_input_is_refused() -> None:
         bootstrap_interval(np.array([]))
     with pytest.raises(InputError, match="at least one value, and finite ones"):
         bootstrap_interval(np.array([np.nan]))
-    with pytest.raises(InputError, match="level must lie between 0 and 1"):
+    with pytest.raises(InputError, match="level must be a finite number from 0 to 1; got 95"):
         bootstrap_interval(np.array([1.0]), level=95)

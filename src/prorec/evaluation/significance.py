@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.errors import InputError
+from prorec._random import generator
+from prorec.errors import InputError, number
 
 if TYPE_CHECKING:
-    from prorec.evaluate.evaluation import Evaluation
+    from prorec.evaluation.judging import Evaluation
 
 _BLOCK = 4_000_000  # counts drawn at a time
 
@@ -117,9 +118,8 @@ def bootstrap_interval(
     values = np.asarray(values, dtype=np.float64)
     if not len(values) or not np.isfinite(values).all():
         raise InputError("an interval needs at least one value, and finite ones")
-    if not 0 < level < 1:
-        raise InputError(f"level must lie between 0 and 1, got {level}")
-    rng = np.random.default_rng(seed)
+    level = number("level", level, 0, 1)
+    rng = generator(seed)
     # A sample is a count of each distinct value, and metrics have few of those: much less to draw than n users.
     distinct, counts = np.unique(values, return_counts=True)
     means = np.empty(samples)

@@ -7,17 +7,32 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from prorec.errors import InputError
-from prorec.evaluate.metrics import Family, Values, coverage
-from prorec.evaluate.ranking import checked_lengths, ranking_metrics
-from prorec.evaluate.significance import bootstrap_interval
+from prorec._tables import TableKind, as_kind
+from prorec.errors import InputError, whole
+from prorec.evaluation.metrics import Family, Values, coverage
+from prorec.evaluation.ranking import checked_lengths, ranking_metrics
+from prorec.evaluation.significance import bootstrap_interval
 from prorec.interactions import Interactions
 from prorec.models.base import Recommender
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class Stratum:
+    """Users of like activity, and what a recommender scored on them."""
+
+    least: int
+    """The fewest interactions one of them has in the training data."""
+    most: int
+    """The most one of them has."""
+    n_users: int
+    mean: Mapping[str, float]
+    """For each metric its mean over these users."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """What a recommender scored, for each user and on average."""
 
@@ -34,27 +49,35 @@ class Evaluation:
         """Bootstrap interval of a metric's mean over users."""
         return bootstrap_interval(self.values(metric), level=level, seed=seed)
 
-    def by_activity(self, train: Interactions, n_strata: int = 4) -> dict[str, dict[str, float]]:
-        """Means over users of like activity in `train`, in strata of about equal numbers of users.
-
-        The keys say how many interactions the users of a stratum have, such as `12–30`; `n_users` is how many
-        users those are.
-        """
-        if n_strata < 1:
-            raise InputError(f"n_strata must be at least 1, got {n_strata}")
+    def by_activity(self, train: Interactions, n_strata: int = 4) -> list[Stratum]:
+        """Means over users of like activity in `train`, least active first, in strata of about equal size."""
+        n_strata = whole("n_strata", n_strata, 1)
         rows = train.user_positions(self.users)
         if (rows < 0).any():
             raise InputError(f"user {self.users[int(np.argmax(rows < 0))]!r} is not in the training data")
         activity = train.activity[rows]
         edges = np.unique(np.quantile(activity, np.linspace(0, 1, n_strata + 1)[1:-1], method="higher"))
         stratum = np.searchsorted(edges, activity, side="right")
-        strata = {}
+        strata = []
         for number in np.unique(stratum):
             inside = stratum == number
-            low, high = activity[inside].min(), activity[inside].max()
             means = {name: float(values[inside].mean()) for name, values in self.per_user.items()}
-            strata[f"{low}–{high}" if low < high else f"{low}"] = {"n_users": float(inside.sum()), **means}
+            least, most = int(activity[inside].min()), int(activity[inside].max())
+            strata.append(Stratum(least, most, int(inside.sum()), means))
         return strata
+
+    def to_table(self, kind: TableKind = "pyarrow") -> Any:
+        """One row per metric: its name, its mean, and the ends of its 95% interval (empty for coverage)."""
+        intervals = {name: self.interval(name) for name in self.per_user}
+        table = pa.table(
+            {
+                "metric": list(self.mean),
+                "mean": list(self.mean.values()),
+                "low": [intervals.get(name, (None, None))[0] for name in self.mean],
+                "high": [intervals.get(name, (None, None))[1] for name in self.mean],
+            }
+        )
+        return as_kind(table, kind)
 
     def values(self, metric: str) -> Values:
         """A metric's value for each of `users`."""
@@ -80,7 +103,7 @@ def evaluate(
     test : what the users did later
     k : the list lengths to judge at
     metrics : {"standard", "paper"}
-        Which definitions of NDCG and MAP: see `prorec.evaluate.metrics`.
+        Which definitions of NDCG and MAP: see `prorec.evaluation.metrics`.
     """
     lengths = checked_lengths(k, test.n_items)
     rows = np.flatnonzero(test.activity)

@@ -1,0 +1,33 @@
+"""Sets of (user, item) pairs, as sparse matrices of which only the pattern counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+
+def union(one: csr_array | None, other: csr_array) -> csr_array:
+    """The pairs that are in either; None is no pairs."""
+    return other if one is None else csr_array(one + other, dtype=bool)
+
+
+def moved_to(matrix: csr_array, rows: NDArray[Any], cols: NDArray[Any]) -> csr_array:
+    """The old rows and columns at the given positions, in that order; empty ones where a position is −1.
+
+    >>> moved_to(csr_array([[1, 2], [3, 4]]), np.array([1, -1]), np.array([1, 0])).toarray()
+    array([[4, 3],
+           [0, 0]])
+    """
+    new_row = np.full(matrix.shape[0], -1, dtype=np.int32)
+    new_col = np.full(matrix.shape[1], -1, dtype=np.int32)
+    new_row[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+    new_col[cols[cols >= 0]] = np.flatnonzero(cols >= 0)
+    old = matrix.tocoo()
+    row, col = new_row[old.row], new_col[old.col]
+    inside = (row >= 0) & (col >= 0)
+    moved = csr_array((old.data[inside], (row[inside], col[inside])), shape=(len(rows), len(cols)))
+    moved.sort_indices()
+    return moved
