@@ -19,9 +19,8 @@ def main() -> None:
     for column in table.columns[1:3]:
         column.justify = "right"
     for ratio in ratios:
-        limit = "" if ratio.at_most is None else f"{ratio.at_most:g}"
-        verdict = "" if ratio.at_most is None else "[green]ok" if ratio.ratio <= ratio.at_most else "[red]over"
-        table.add_row(ratio.name, f"{ratio.ratio:.3f}", limit, verdict)
+        verdict = "[green]ok" if ratio.ratio <= ratio.at_most else "[red]over"
+        table.add_row(ratio.name, f"{ratio.ratio:.3f}", f"{ratio.at_most:g}", verdict)
     Console(width=110).print(table)
     path = Path("build") / "bench.json"
     path.parent.mkdir(exist_ok=True)

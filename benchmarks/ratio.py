@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Ratio:
-    """What was measured, against what, and how large it may be (None: it is only reported)."""
+    """What was measured, against what, and how large it may be."""
 
     name: str
     ratio: float
-    at_most: float | None
+    at_most: float
 
 
 def side_by_side(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 7) -> float:

@@ -14,7 +14,7 @@ import prorec
 
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("prorec")), *words]
-    everything = {**os.environ, "COLUMNS": "100", **environment}
+    everything = {**os.environ, "COLUMNS": "160", **environment}
     return subprocess.run(command, capture_output=True, text=True, env=everything, check=False)
 
 
@@ -32,15 +32,19 @@ def test_demo_ends_with_something_a_person_can_read(no_data: Path) -> None:
     assert run("demo", PYTHONIOENCODING="ascii").returncode == 0
 
 
-def test_datasets_list() -> None:
+def test_datasets_list(no_data: Path) -> None:
     done = run("datasets", "list")
     assert done.returncode == 0
     for name in ("ml-100k", "ml-1m", "amusic", "atoy", "gowalla", "yahoo-r1", "cinema"):
         assert name in done.stdout
+    lines = {line.split()[0]: line.split()[-1] for line in done.stdout.splitlines() if line and line[0] != " "}
+    assert lines["cinema"] == "made"
+    assert lines["yahoo-r1"] == "no"
 
 
 @pytest.mark.real_data("amusic")
 def test_datasets_get() -> None:
+    assert run("datasets", "list").stdout.split("amusic")[1].split("\n")[0].rstrip().endswith("yes")
     done = run("datasets", "get", "amusic")
     assert done.returncode == 0
     assert "1,776 users × 12,929 items, 46,087 interactions" in done.stdout

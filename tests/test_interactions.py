@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import datetime
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -85,8 +87,26 @@ def test_every_kind_of_matrix_gives_the_same(convert: type) -> None:
 
 def test_unsorted_and_repeated_entries_of_a_matrix_are_put_in_order() -> None:
     raw = csr_array((np.array([1.0, 2.0, 3.0]), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2))
-    with pytest.warns(DataWarning, match="1 entries repeat"):
+    with pytest.warns(DataWarning, match="1 rows repeat"):
         assert Interactions.from_matrix(raw).matrix.toarray().tolist() == [[2.0, 4.0]]
+
+
+def test_it_can_be_copied_and_sent_to_another_process() -> None:
+    clicks = Interactions.from_table(pa.table(LOG)).with_item_info({10: "Ten"})
+    for other in (copy.deepcopy(clicks), pickle.loads(pickle.dumps(clicks))):
+        assert other.equals(clicks)
+        assert other.item_names.tolist() == clicks.item_names.tolist()
+
+
+def test_duplicate_entries_of_a_matrix_are_resolved_as_asked() -> None:
+    raw = coo_array((np.array([1.0, 3.0]), (np.array([0, 0]), np.array([1, 1]))), shape=(1, 2))
+    assert Interactions.from_matrix(raw, duplicates="max").matrix.toarray().tolist() == [[0, 3]]
+    assert Interactions.from_matrix(raw, duplicates="first").matrix.toarray().tolist() == [[0, 1]]
+    with pytest.raises(InputError, match="1 rows repeat"):
+        Interactions.from_matrix(raw, duplicates="error")
+    hidden = coo_array((np.array([5.0, -2.0]), (np.array([0, 0]), np.array([1, 1]))), shape=(1, 2))
+    with pytest.raises(InputError, match="negative"):
+        Interactions.from_matrix(hidden)
 
 
 def test_nothing_in_it_can_be_changed() -> None:
@@ -201,7 +221,9 @@ def test_dates_are_kept_as_dates() -> None:
 @given(interactions())
 def test_selecting_keeps_the_index_and_remembers_the_rest(data: Interactions) -> None:
     keep = data.columns["rating"] >= 3
-    part, rest = data.select(keep), data.select(~keep)
+    part, rest = data.part(keep), data.part(~keep)
+    assert data.select(keep).equals(part)
+    assert data.select(keep).held_out is None, "plain selection says nothing of the rest"
     assert pairs_of(part) | pairs_of(rest) == pairs_of(data)
     assert not pairs_of(part) & pairs_of(rest)
     assert part.users is data.users
@@ -290,6 +312,24 @@ def test_held_out_parts_of_a_split_made_elsewhere() -> None:
     known = train.with_held_out(test).held_out
     assert known is not None
     assert known.toarray().tolist() == [[False, True], [True, False]]
+
+
+@given(interactions(max_users=5, max_items=12))
+def test_what_is_held_out_stays_held_out(data: Interactions) -> None:
+    rating = data.columns["rating"]
+    first = data.part(rating != 1)
+    second = first.part(first.columns["rating"] != 2)
+    expected = pairs_of(data.select(rating <= 2))
+    assert second.held_out is not None
+    assert set(zip(*np.nonzero(second.held_out.toarray()), strict=True)) == expected, "of a part of a part"
+    bare = data.select(rating > 2).with_held_out(data.select(rating == 1), data.select(rating == 2))
+    assert bare.held_out is not None
+    np.testing.assert_array_equal(bare.held_out.toarray(), second.held_out.toarray())
+    small = second.without_empty()
+    assert small.held_out is not None
+    by_id = {(small.users[u], small.items[i]) for u, i in zip(*np.nonzero(small.held_out.toarray()), strict=True)}
+    kept = {(data.users[u], data.items[i]) for u, i in expected}
+    assert by_id == {(u, i) for u, i in kept if u in small.users and i in small.items}
 
 
 def test_item_info_follows_the_items() -> None:

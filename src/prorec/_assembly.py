@@ -65,10 +65,11 @@ def assemble(
                 data = np.maximum.reduceat(each, starts)
             columns = {name: np.maximum.reduceat(values, starts) for name, values in _taken(columns, order).items()}
 
-    index_type = np.int32 if len(rows) < 2**31 else np.int64
-    indptr = np.zeros(shape[0] + 1, dtype=index_type)
+    # A copy: the sort's own array holds more than the indices, and would live as long as they do.
+    indices = indices.astype(np.int32 if len(rows) < 2**31 else np.int64)
+    indptr = np.zeros(shape[0] + 1, dtype=indices.dtype)
     np.cumsum(np.bincount(rows, minlength=shape[0]), out=indptr[1:])
-    return csr_array((data, indices.astype(index_type, copy=False), indptr), shape=shape), dict(columns)
+    return csr_array((data, indices, indptr), shape=shape), dict(columns)
 
 
 @njit(cache=True, nogil=True)

@@ -84,6 +84,11 @@ def positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
     return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
 
 
+def ids_at(ids: Ids, places: NDArray[Any]) -> pa.Array:
+    """The ids at the given places, as an Arrow column; of text there may be more than 2 GiB."""
+    return pa.array(ids, pa.large_string() if ids.dtype == object else pa.int64()).take(pa.array(places))
+
+
 def _kind(kind: pa.DataType) -> str:
     return "text" if _is_text(kind) else "integers"
 

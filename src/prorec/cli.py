@@ -66,9 +66,8 @@ def list_datasets() -> None:
     for column in table.columns[2:5]:
         column.justify = "right"
     for entry in DATASETS.values():
-        here = "yes" if present(entry) else "no"
+        here = "made" if not entry.files else "yes" if present(entry) else "no"
         table.add_row(entry.name, entry.title, *(f"{count:,}" for count in entry.counts), here)
-    table.add_row("cinema", "a synthetic film club", "1,000", "800", "about 52,000", "made")
     Console().print(table)
 
 
@@ -78,9 +77,9 @@ def get_dataset(name: str) -> None:
     loaded = load_dataset(name)
     console = Console()
     console.print(str(loaded), highlight=False)
-    if name in DATASETS:
-        entry = DATASETS[name]
-        about = Table.grid(padding=(0, 2))
-        for what, words in (("files", locate(entry)), ("licence", entry.licence), ("please cite", entry.citation)):
-            about.add_row(what, str(words))
-        console.print(about)
+    entry = DATASETS[name]
+    about = Table.grid(padding=(0, 2))
+    files = locate(entry) if entry.files else "none"
+    for what, words in (("files", files), ("licence", entry.licence), ("please cite", entry.citation)):
+        about.add_row(what, str(words))
+    console.print(about)

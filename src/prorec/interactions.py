@@ -5,19 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, sparray, spmatrix
+from scipy.sparse import coo_array, csr_array, issparse, sparray, spmatrix
 
 from prorec._assembly import assemble
 from prorec._columns import ColumnRef, choose_columns, numbers, times
-from prorec._ids import Ids, as_ids, encode, positions
+from prorec._ids import Ids, as_ids, encode, ids_at, positions
 from prorec._pairs import moved_to, union
 from prorec._tables import TableKind, arrow_column, as_frame, as_kind
 from prorec.errors import DataWarning, InputError, number
@@ -30,7 +30,8 @@ class Interactions:
     Immutable: its arrays cannot be written to, and every method that changes something returns a new object.
     A pair with weight 0 is an observed pair that no longer counts; it is kept.
 
-    Make one with `from_table`, `from_matrix`, `prorec.read_interactions` or `prorec.load_dataset`.
+    Make one with `from_table`, `from_matrix`, `prorec.read_interactions` or `prorec.load_dataset`; the constructor
+    itself takes over the arrays it is given.
     """
 
     matrix: csr_array
@@ -52,8 +53,8 @@ class Interactions:
 
     def __post_init__(self) -> None:
         matrix = self.matrix
-        if not matrix.has_canonical_format:
-            raise InputError("matrix must have sorted indices and no duplicates: use Interactions.from_matrix")
+        if matrix.dtype != np.float32 or not matrix.has_canonical_format:
+            raise InputError("matrix must be float32 with sorted indices and no duplicates: use from_matrix")
         if matrix.shape != (len(self.users), len(self.items)):
             raise InputError(f"matrix is {matrix.shape}, but has {len(self.users)} users, {len(self.items)} items")
         _check_weights(matrix.data)
@@ -71,6 +72,11 @@ class Interactions:
         for array in (matrix.data, matrix.indices, matrix.indptr, self.users, self.items, self.item_names):
             if array is not None:
                 _frozen(array)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A read-only mapping cannot be copied to another process; what is in it can.
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        return partial(Interactions, **{**given, "columns": dict(self.columns)}), ()
 
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -113,10 +119,10 @@ class Interactions:
         chosen = choose_columns([str(name) for name in frame.columns], wanted)
         if not len(frame):
             raise InputError("the table has no rows")
-        return cls._from_columns({role: arrow_column(frame, at, role) for role, at in chosen.items()}, duplicates)
+        return cls.from_columns({role: arrow_column(frame, at, role) for role, at in chosen.items()}, duplicates)
 
     @classmethod
-    def _from_columns(cls, columns: dict[str, pa.ChunkedArray], duplicates: str) -> Interactions:
+    def from_columns(cls, columns: dict[str, pa.ChunkedArray], duplicates: str) -> Interactions:
         """From one Arrow column a role; takes the columns out of the dict, to free each when it is done with."""
         # Arrow keeps the memory it worked with; what comes next needs the room.
         pa.default_memory_pool().release_unused()
@@ -135,30 +141,31 @@ class Interactions:
         return cls(matrix, users, items, extra)
 
     @classmethod
-    def from_matrix(cls, matrix: sparray | spmatrix, *, users: Any = None, items: Any = None) -> Interactions:
+    def from_matrix(
+        cls, matrix: sparray | spmatrix, *, users: Any = None, items: Any = None, duplicates: str = "sum"
+    ) -> Interactions:
         """From a scipy sparse matrix, users × items; its values are the weights.
 
-        Ids default to positions. The matrix is copied.
+        Ids default to positions. The matrix is copied. `duplicates` is for entries that repeat a pair, as in
+        `from_table`.
 
         >>> from scipy.sparse import csr_array
         >>> Interactions.from_matrix(csr_array([[1.0, 0.0], [0.5, 1.0]]), items=["tea", "coffee"])
         Interactions(2 users × 2 items, 3 interactions, with weights 0.5–1)
         """
         try:
-            weights = csr_array(matrix, dtype=np.float32, copy=True)
+            # By way of coo, which keeps entries that repeat one another apart.
+            entries = matrix.tocoo() if issparse(matrix) else coo_array(matrix)
+            weights = entries.data.astype(np.float32)
         except (TypeError, ValueError) as error:
             raise InputError(f"not a sparse users × items matrix: {type(matrix).__name__}") from error
-        if weights.ndim != 2:
-            raise InputError(f"the matrix must have two dimensions, users × items; it has {weights.ndim}")
-        _check_weights(weights.data)
-        entries = weights.nnz
-        weights.sum_duplicates()
-        if repeated := entries - weights.nnz:
-            warnings.warn(
-                f"{repeated:,} entries repeat a (user, item) pair: they were summed", DataWarning, stacklevel=2
-            )
-        n_users, n_items = weights.shape
-        return cls(weights, as_ids(users, n_users, "user"), as_ids(items, n_items, "item"))
+        if entries.ndim != 2:
+            raise InputError(f"the matrix must have two dimensions, users × items; it has {entries.ndim}")
+        _check_weights(weights)
+        n_users, n_items = entries.shape
+        rows, cols = entries.row.astype(np.int32), entries.col.astype(np.int32)
+        ordered, _ = assemble(rows, cols, (n_users, n_items), weights, {}, duplicates)
+        return cls(ordered, as_ids(users, n_users, "user"), as_ids(items, n_items, "item"))
 
     # ── out ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,8 +173,8 @@ class Interactions:
         """A table with columns user, item, weight and what else is known: pyarrow, pandas or polars."""
         table = pa.table(
             {
-                "user": pa.array(self.users).take(pa.array(self.user_codes)),
-                "item": pa.array(self.items).take(pa.array(self.item_codes)),
+                "user": ids_at(self.users, self.user_codes),
+                "item": ids_at(self.items, self.item_codes),
                 "weight": pa.array(self.matrix.data),
                 **{name: pa.array(values) for name, values in self.columns.items()},
             }
@@ -240,15 +247,16 @@ class Interactions:
     # ── changing ────────────────────────────────────────────────────────────────────────────────────
 
     def select(self, keep: NDArray[np.bool_]) -> Interactions:
-        """Only the interactions marked in `keep`; users and items keep their index.
-
-        What is left out is remembered as held out: it was true, so noise is never injected there.
-        """
+        """Only the interactions marked in `keep`; users and items keep their index."""
         keep = np.asarray(keep)
         if keep.dtype != bool or keep.shape != (len(self),):
             raise InputError(f"keep must be {len(self)} booleans, one for each interaction")
-        left_out = self._pairs(~keep)
-        return replace(self._kept(keep), held_out=union(self.held_out, left_out))
+        matrix = self._pattern(keep, self.matrix.data[keep])
+        return replace(self, matrix=matrix, columns={name: values[keep] for name, values in self.columns.items()})
+
+    def part(self, keep: NDArray[np.bool_]) -> Interactions:
+        """As `select`; and what is left out is remembered as held out: true, so no place for injected noise."""
+        return replace(self.select(keep), held_out=union(self.held_out, self._pattern(~np.asarray(keep))))
 
     def with_weights(self, weights: NDArray[Any]) -> Interactions:
         """The same interactions with other weights, in the order of `matrix.data`."""
@@ -266,8 +274,7 @@ class Interactions:
         known = self.held_out
         for part in parts:
             aligned = part.align(self)
-            pairs = aligned._pairs(np.ones(len(aligned), dtype=bool))
-            known = union(known, pairs)
+            known = union(known, aligned._pattern(np.ones(len(aligned), dtype=bool)))
         return replace(self, held_out=known)
 
     def with_item_info(
@@ -298,8 +305,7 @@ class Interactions:
             raise InputError("there are no ratings to compare with: name their column with rating_col")
         # Ratings are float32, so 4.1 means the float32 next to it.
         liked = self.columns["rating"] >= np.float32(number("the minimum rating", minimum))
-        low = self._pairs(~liked)
-        return replace(self._kept(liked), disliked=union(self.disliked, low)).without_empty()
+        return replace(self.select(liked), disliked=union(self.disliked, self._pattern(~liked))).without_empty()
 
     def without_empty(self) -> Interactions:
         """Without the users and items that have no interaction."""
@@ -328,17 +334,13 @@ class Interactions:
             )
         return replace(aligned, item_names=like.item_names, item_categories=like.item_categories)
 
-    def _kept(self, keep: NDArray[np.bool_]) -> Interactions:
+    def _pattern(self, keep: NDArray[np.bool_], values: NDArray[Any] | None = None) -> csr_array:
+        """The marked pairs, with other values than the weights; by default, only that they are there."""
         indptr = np.zeros_like(self.matrix.indptr)
         np.cumsum(np.bincount(self.user_codes[keep], minlength=self.n_users), out=indptr[1:])
-        matrix = csr_array((self.matrix.data[keep], self.matrix.indices[keep], indptr), shape=self.matrix.shape)
-        columns = {name: values[keep] for name, values in self.columns.items()}
-        return replace(self, matrix=matrix, columns=columns)
-
-    def _pairs(self, which: NDArray[np.bool_]) -> csr_array:
-        """The marked pairs, without their weights."""
-        part = self._kept(which).matrix
-        return csr_array((np.ones(part.nnz, dtype=bool), part.indices, part.indptr), shape=part.shape)
+        indices = self.matrix.indices[keep]
+        data = np.ones(len(indices), dtype=bool) if values is None else values
+        return csr_array((data, indices, indptr), shape=self.matrix.shape)
 
     def _taken(self, rows: NDArray[Any], cols: NDArray[Any], users: Ids, items: Ids) -> Interactions:
         """On other rows and columns: those of the old at the given positions, empty ones where −1."""

@@ -17,8 +17,11 @@ def test_the_planted_truth_holds_for_every_click() -> None:
         likes = {GENRES[at] for at in np.flatnonzero(club.tastes[user])}
         genres = set(clicks.item_categories[film])
         assert bool(likes & genres) == (origin == TASTE)
+        related = {other for taste in likes for other in RELATED[taste]} - likes
         if origin == EXPLORATION:
-            assert any(genre in RELATED[taste] for genre in genres for taste in likes)
+            assert genres & related
+        if origin == MISTAKE and len(likes | related) < len(GENRES):
+            assert not genres & related
     np.testing.assert_array_equal(club.is_mistake, clicks.columns["origin"] == MISTAKE)
 
 

@@ -56,6 +56,7 @@ def test_parquet(tmp_path: Path, ending: str) -> None:
         ("\n\nuser,item\r\nbob,7\r\n\r\nann,7\r\nbob,9\r\n", {}),
         ("\ufeffuser,item\nbob,7\nann,7\nbob,9\n", {}),
         ('user,item,review\nbob,7,"good,\nvery"\nann,7,""\nbob,9,"a ""b"" c"\n', {}),
+        ("user, item\rbob,7\rann,7\rbob,9\r", {}),
         ("user,item,,\nbob,7,x,y\nann,7,x,y\nbob,9,x,y\n", {}),
     ],
 )
@@ -116,6 +117,15 @@ def test_quotes_that_never_close_are_refused(tmp_path: Path) -> None:
     assert len(read_interactions(literal)) == 2, "inside a field it is a character like any other"
     long = written(tmp_path, "long.csv", f'user,item,text\n1,10,"{"x" * 200_000}"\n2,11,"a\nb"\n')
     assert len(read_interactions(long)) == 2
+
+
+@pytest.mark.parametrize("n_rows", [200, 20_000])
+def test_quotes_that_swallow_rows_are_pointed_out(tmp_path: Path, n_rows: int) -> None:
+    stray = (n_rows - 100, n_rows - 50)
+    rows = [f"{at}\t{at}\t{'*' if at in stray else ''}film" for at in range(n_rows)]
+    path = written(tmp_path, "log.tsv", "\n".join(["user\titem\ttitle", *rows]).replace("*", '"') + "\n")
+    with pytest.warns(DataWarning, match=f"in quotes from line {stray[0] + 2} on looks like rows of its own"):
+        read_interactions(path)
 
 
 def test_line_breaks_in_quotes_and_long_lines_far_down(tmp_path: Path) -> None:
@@ -187,6 +197,7 @@ def test_duplicates_are_counted(tmp_path: Path) -> None:
         ("user,item", "a header but no rows"),
         ("user,item,rating\n1,2,1_000\n", r"line 2: the rating '1_000' is not a number"),
         ("\n \n", "nothing in it"),
+        ("\ufeff", "nothing in it"),
         ("", "the file is empty"),
     ],
 )
@@ -223,19 +234,29 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(InputError, match=r"folder\.csv: this is a directory"):
         read_interactions(tmp_path / "folder.csv")
+    with pytest.raises(InputError, match="File name too long"):
+        read_interactions(tmp_path / ("a" * 300 + ".csv"))
     with pytest.raises(InputError, match=r"gone\.csv: there is no such file"):
         read_interactions(tmp_path / "gone.csv")
     with pytest.raises(InputError, match="must be one ASCII character, got '::'"):
         read_interactions(tmp_path / "latin.csv", separator="::")
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_garbage_of_any_kind_never_shows_a_traceback_of_its_own(tmp_path: Path, seed: int) -> None:
+@pytest.mark.filterwarnings("ignore::prorec.DataWarning")
+@pytest.mark.parametrize("seed", range(120))
+def test_garbage_is_read_or_refused_but_never_shows_a_traceback_of_its_own(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    alphabet = rng.choice([b'ab,\n"', b"1,2\n\t", bytes(range(1, 256)), b'"\n,\r'])
-    path = written(tmp_path, "log.csv", bytes(rng.choice(alphabet) for _ in range(rng.randint(1, 300))))
-    with pytest.raises(InputError, match=r"log\.csv"):
-        read_interactions(path)
+    alphabet = rng.choice([b'ab,\n"', b"1,2\n\t", bytes(range(1, 256)), b'"\n,\r', b"0123,,\n\n", b'12,,\n\n"'])
+    body = bytes(rng.choice(alphabet) for _ in range(rng.choice([3, 40, 300, 200_000])))
+    start = rng.choice([b"", b"user,item\n", b"user,item,rating\n", b"\xef\xbb\xbf"])
+    path = written(tmp_path, "log.csv", start + body)
+    for header in (True, False):
+        try:
+            clicks = read_interactions(path, header=header)
+        except InputError:
+            continue
+        assert len(clicks) >= 1
+        assert np.isfinite(clicks.matrix.data).all()
 
 
 def test_bad_parquet_rows_are_named(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from prorec.data import registry
 from prorec.data.download import Remote
 from prorec.data.registry import DATASETS, locate
 
-REAL = [pytest.param(name, marks=pytest.mark.real_data(name)) for name in DATASETS]
+REAL = [pytest.param(name, marks=pytest.mark.real_data(name)) for name, entry in DATASETS.items() if entry.files]
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -23,6 +23,21 @@ def test_counts_are_the_published_ones(name: str) -> None:
     assert (data.n_users, data.n_items, len(data)) == DATASETS[name].counts
     assert data.activity.all()
     assert data.popularity.all()
+
+
+@pytest.mark.real_data("amusic")
+def test_gzipped_files_are_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = load_dataset("amusic")
+    (tmp_path / "amusic").mkdir()
+    for file in DATASETS["amusic"].files:
+        content = (locate(DATASETS["amusic"]) / file).read_bytes()
+        (tmp_path / "amusic" / f"{file}.gz").write_bytes(gzip.compress(content))
+    monkeypatch.setenv("PROREC_DATA", str(tmp_path))
+    assert load_dataset("amusic").equals(plain)
+    monkeypatch.setenv("PROREC_DATA", str(tmp_path / "amusic"))
+    monkeypatch.setattr(registry, "fetch", _offline)
+    with pytest.raises(DownloadError, match="PROREC_DATA is the folder of amusic itself; set it to the folder above"):
+        load_dataset("amusic")
 
 
 @pytest.mark.real_data("ml-100k")
@@ -100,17 +115,18 @@ def test_an_unknown_name_is_refused() -> None:
 def test_every_entry_says_where_it_comes_from() -> None:
     for name, entry in DATASETS.items():
         assert entry.name == name
-        assert entry.homepage.startswith("https://")
+        assert entry.homepage.startswith("https://") or not entry.files
         assert entry.licence
         assert entry.citation
         assert all(remote.digest.split(":")[0] in ("md5", "sha256") for remote in entry.remotes)
 
 
-def test_without_the_files_the_error_says_what_to_put_where(no_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def offline(remote: Remote, folder: Path) -> Path:
-        raise DownloadError(f"{remote.address} could not be downloaded: no route to host")
+def _offline(remote: Remote, folder: Path) -> Path:
+    raise DownloadError(f"{remote.address} could not be downloaded: no route to host")
 
-    monkeypatch.setattr(registry, "fetch", offline)
+
+def test_without_the_files_the_error_says_what_to_put_where(no_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "fetch", _offline)
     with pytest.raises(DownloadError) as caught:
         load_dataset("amusic")
     words = str(caught.value)
@@ -171,5 +187,7 @@ def test_a_wrong_file_in_an_archive_never_gets_its_name(no_data: Path, tmp_path:
 
 def test_the_cinema_is_always_there(no_data: Path) -> None:
     data = load_dataset("cinema")
-    assert (data.n_users, data.n_items) == (1000, 800)
+    assert (data.n_users, data.n_items, len(data)) == DATASETS["cinema"].counts
+    with pytest.raises(InputError, match="there are no ratings"):
+        load_dataset("cinema", min_rating=4)
     assert set(np.unique(data.columns["origin"])) == {0, 1, 2}

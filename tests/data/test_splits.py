@@ -122,6 +122,13 @@ def test_another_seed_splits_otherwise() -> None:
     assert (parts[0] != parts[1]).any()
 
 
+def test_equal_times_are_ordered_at_random() -> None:
+    table = pa.table({"user": [1] * 30, "item": list(range(30)), "timestamp": [5] * 30})
+    data = Interactions.from_table(table)
+    parts = [split_by_user(data, (0.5, 0.5), seed=seed, order="time").part for seed in (0, 1)]
+    assert (parts[0] != parts[1]).any()
+
+
 def test_a_random_split_is_fair() -> None:
     data = Interactions.from_table(pa.table({"user": [1] * 10, "item": list(range(10))}))
     tested = sum(split_by_user(data, (0.7, 0.3), seed=seed).part == 2 for seed in range(3000))

@@ -47,6 +47,10 @@ def test_inter_is_what_recbole_reads(tmp_path: Path) -> None:
     frame = pd.read_csv(tmp_path / "log.inter", sep="\t")
     assert frame["timestamp:float"].tolist() == [0, 1.5]
     assert frame["weight:float"].tolist() == [1, 0.5]
+    far = pa.array([253370764800000001, -14831769600000000], pa.timestamp("us"))
+    data = Interactions.from_table(pa.table({"user": [1, 2], "item": ["x", "y"], "timestamp": far}))
+    write_interactions(data, tmp_path / "far.inter")
+    assert pd.read_csv(tmp_path / "far.inter", sep="\t")["timestamp:float"].tolist() == [253370764800.0, -14831769600.0]
 
 
 def test_the_same_interactions_give_the_same_bytes(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,6 +30,9 @@ def test_p_values_are_scipys() -> None:
         assert row.low < row.difference < row.high
         assert row.mean - row.baseline_mean == pytest.approx(row.difference)
     assert [row.p_t_holm for row in rows] == holm([row.p_t for row in rows])
+    assert [row.p_wilcoxon_holm for row in rows] == holm([row.p_wilcoxon for row in rows])
+    narrow = compare({"a": evaluation(base), "b": evaluation(other)}, "a", level=0.5)
+    assert narrow[0].high - narrow[0].low < 0.6 * (rows[0].high - rows[0].low)
 
 
 def test_models_that_cannot_be_told_apart_never_give_nan() -> None:
@@ -70,6 +75,9 @@ def test_the_bootstrap_covers_the_truth_as_often_as_it_says() -> None:
 
 def test_the_bootstrap_is_scipys() -> None:
     values = np.random.default_rng(1).exponential(size=200)
+    few = np.random.default_rng(1).integers(0, 3, size=200) / 2
+    expected = stats.bootstrap((few,), np.mean, n_resamples=20_000, method="percentile", rng=0).confidence_interval
+    np.testing.assert_allclose(bootstrap_interval(few, samples=20_000), expected, rtol=0.02)
     ours = bootstrap_interval(values, samples=20_000)
     theirs = stats.bootstrap((values,), np.mean, n_resamples=20_000, method="percentile", rng=0).confidence_interval
     np.testing.assert_allclose(ours, theirs, rtol=0.02)
@@ -84,6 +92,9 @@ def test_bad_input_is_refused() -> None:
         compare({"a": fine}, "a")
     with pytest.raises(InputError, match="not evaluated on the same users"):
         compare({"a": fine, "b": evaluation(np.array([0.1, 0.2, 0.3]))}, "a")
+    other_family = replace(fine, family="paper")
+    with pytest.raises(InputError, match="same users and definitions"):
+        compare({"a": fine, "b": other_family}, "a")
     with pytest.raises(InputError, match="no value for each user of 'mrr@5'"):
         compare({"a": fine, "b": fine}, "a", metrics=["mrr@5"])
     with pytest.raises(InputError, match="p-values"):

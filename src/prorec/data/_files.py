@@ -5,6 +5,7 @@ Messages in here don't repeat the file's name: the caller works inside `naming(p
 
 from __future__ import annotations
 
+import errno
 import gzip
 import secrets
 import zlib
@@ -18,6 +19,7 @@ from prorec.errors import InputError, RowError
 Format = Literal["text", "parquet"]
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
 _PARQUET = (".parquet", ".pq")
+_WRONG_PLACE = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EROFS)
 
 
 @contextmanager
@@ -29,7 +31,9 @@ def naming(path: Path) -> Iterator[None]:
         raise  # whoever knows how rows lie in the file has more to say
     except InputError as error:
         raise InputError(f"{path}: {error}") from error.__cause__
-    except (PermissionError, FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+    except OSError as error:
+        if error.errno not in _WRONG_PLACE:
+            raise
         raise InputError(f"{path}: {error.strerror}") from error
 
 

@@ -7,7 +7,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -99,11 +99,14 @@ class TextFile:
     @cached_property
     def _first(self) -> tuple[int, list[str]]:
         """Number of lines up to the end of the first row, and that row."""
-        reader = csv.reader(io.StringIO(self._head.decode("utf-8-sig", "replace")), delimiter=self.separator)
+        text = io.StringIO(self._head.decode("utf-8-sig", "replace"), newline="")
+        reader = csv.reader(text, delimiter=self.separator)
         try:
             return next((reader.line_num, row) for row in reader if row)
         except csv.Error as error:
             raise InputError(f"not a text file with columns between {self.separator!r}: {error}") from error
+        except StopIteration:
+            raise InputError("the file has nothing in it") from None
 
     @property
     def _names(self) -> list[str]:
@@ -113,7 +116,7 @@ class TextFile:
         if ending_of(self.path) == ".inter":
             # RecBole writes each column's type behind its name: user_id:token.
             return [name.partition(":")[0] for name in first]
-        return first
+        return [name.strip() for name in first]
 
     def _types(self, chosen: dict[str, int], ids: str) -> dict[str, pa.DataType]:
         """The type to read each role as, judged by the first lines; a role left out is for Arrow to infer."""
@@ -147,7 +150,9 @@ class TextFile:
                 elif role == "timestamp" and role not in types:
                     types[role] = pa.float64()
                 elif role is None and self._look.n_quotes and not has_newlines:
-                    has_newlines = True  # a line break inside quotes, further down than the first lines
+                    # A line break inside quotes, further down than the first lines.
+                    self._warned_of_line_breaks(self._rows())
+                    has_newlines = True
                 elif "straddling" in str(error) and block_size < _LARGE_BLOCK:
                     block_size = _LARGE_BLOCK  # a line longer than a block
                 else:
@@ -175,10 +180,26 @@ class TextFile:
         # Looking costs little; Arrow reads such files in one thread, so it is not told to without need.
         if self._look.n_quotes % 2:
             self._check_quotes()
+        return b'"' in self._head and self._warned_of_line_breaks(self._rows(self._head))
+
+    def _warned_of_line_breaks(self, rows: Iterator[tuple[int, list[str]]]) -> bool:
+        """Whether there are line breaks inside quotes; with a warning where they look like rows that were swallowed."""
+        found = False
         try:
-            return b'"' in self._head and any("\n" in field for _, row in self._rows(self._head) for field in row)
+            for line, row in rows:
+                inside = [each for field in row if "\n" in field for each in field.split("\n")[1:-1]]
+                found = found or any("\n" in field for field in row)
+                if any(each.count(self.separator) == len(self._first[1]) - 1 for each in inside):
+                    warnings.warn(
+                        f"{self.path}: what is in quotes from line {line} on looks like rows of its own; they are read "
+                        "as one field. Is there a stray quotation mark?",
+                        DataWarning,
+                        stacklevel=7,
+                    )
+                    return True
         except InputError:
             return True
+        return found
 
     def _check_quotes(self) -> None:
         """Refuse a quote that is opened and never closed: everything behind it would be lost in one field."""
@@ -211,8 +232,7 @@ class TextFile:
 
     def _rows(self, head: bytes | None = None) -> Iterator[tuple[int, list[str]]]:
         """Each row with the line it begins on, the header left out: slow, for what Arrow cannot tell."""
-        with opened(self.path) as file:
-            source: Any = file if head is None else io.BytesIO(head)
+        with opened(self.path) if head is None else nullcontext(io.BytesIO(head)) as source:
             text = io.TextIOWrapper(source, encoding="utf-8-sig", errors="replace", newline="")
             reader = csv.reader(text, delimiter=self.separator)
             begins = 1

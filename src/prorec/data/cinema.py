@@ -2,7 +2,7 @@
 
 Users have one to a few tastes over genres; films have one or two genres and a popularity with a long tail. A
 click is one of three things: taste (a film of a genre the user likes), exploration (a real interest in a film of
-a related genre), or a mistake (a film that has nothing to do with what the user likes).
+a related genre), or a mistake (a film of genres that are neither liked nor related to any that is).
 """
 
 from __future__ import annotations
@@ -149,6 +149,7 @@ def _make_block(
     wanted = np.clip(wanted, _LEAST_ACTIVITY, max(_LEAST_ACTIVITY, n_items * 0.4)).astype(np.int64)
     tastes = _make_tastes(wanted, rng)
     of_origin = _genres_by_origin(tastes)
+    up_to = of_origin.cumsum(axis=2)
     origin = rng.choice(3, size=wanted.sum(), p=[1 - sum(shares), shares[1], shares[0]]).astype(np.int8)
     user = np.repeat(np.arange(n_users), wanted)
 
@@ -157,10 +158,12 @@ def _make_block(
     for _ in range(_REDRAWS):
         if not len(user):
             break
-        film = films.draw(_draw_genres(of_origin, origin, user, rng), rng)
+        film = films.draw(_draw_genres(up_to, origin, user, rng), rng)
         # A film that touches the user's tastes is no exploration and no mistake, whatever its other genre.
-        liked = (films.has_genre[film] & (tastes[user] > 0)).any(axis=1)
-        fits = liked == (origin == TASTE)
+        genres = films.has_genre[film]
+        liked = (genres & (tastes[user] > 0)).any(axis=1)
+        strange = ~(genres & (of_origin[MISTAKE, user] == 0)).any(axis=1)
+        fits = np.where(origin == MISTAKE, strange, liked == (origin == TASTE))
         pairs = np.concatenate([kept, user * n_items + film])
         is_new = np.zeros(len(pairs), dtype=bool)
         is_new[np.unique(pairs, return_index=True)[1]] = True
@@ -204,19 +207,19 @@ def _make_tastes(activity: NDArray[np.int64], rng: np.random.Generator) -> NDArr
 
 
 def _genres_by_origin(tastes: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Chances of the genres, cumulated, for each origin and user: origins × users × genres."""
+    """Chances of the genres for each origin and user: origins × users × genres."""
     near = np.array([[other in RELATED[genre] for other in GENRES] for genre in GENRES], dtype=np.float64)
     likes = tastes > 0
     exploring = np.where(likes, 0, tastes @ near)
     strange = np.where(likes | (exploring > 0), 0, 1.0)
     # Whose tastes leave no related genre, or no unrelated one, takes any other for it.
     exploring, strange = (np.where(c.any(axis=1, keepdims=True), c, ~likes) for c in (exploring, strange))
-    chances = np.stack([tastes.astype(np.float64), exploring, strange]).cumsum(axis=2)
-    return np.asarray(chances / chances[:, :, -1:])
+    chances = np.stack([tastes.astype(np.float64), exploring, strange])
+    return np.asarray(chances / chances.sum(axis=2, keepdims=True))
 
 
 def _draw_genres(
-    of_origin: NDArray[np.float64],
+    up_to: NDArray[np.float64],
     origin: NDArray[np.int8],
     user: NDArray[np.int64],
     rng: np.random.Generator,
@@ -224,6 +227,6 @@ def _draw_genres(
     """A genre for each click, by its origin and its user's chances."""
     at = rng.random(len(user))
     genre = np.zeros(len(user), dtype=np.int64)
-    for place in range(of_origin.shape[2] - 1):
-        genre += at >= of_origin[origin, user, place]
+    for place in range(up_to.shape[2] - 1):
+        genre += at >= up_to[origin, user, place]
     return genre

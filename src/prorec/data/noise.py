@@ -180,7 +180,9 @@ def _swapped(clean: Interactions, count: int, rng: np.random.Generator) -> Noisy
     items = rng.permutation(clean.item_codes[chosen])
     fewest, since = count + 1, 0
     while len(bad := _exchange(clean.user_codes[chosen].astype(np.int64) * clean.n_items, items, taken, rng)):
-        others = np.setdiff1d(np.arange(len(clean)), chosen)
+        is_other = np.ones(len(clean), dtype=bool)
+        is_other[chosen] = False
+        others = np.flatnonzero(is_other)
         since = 0 if len(bad) < fewest else since + 1
         fewest = min(fewest, len(bad))
         if since == 3 * _PATIENCE or not len(others):
@@ -197,7 +199,7 @@ def _swapped(clean: Interactions, count: int, rng: np.random.Generator) -> Noisy
     is_noise[chosen] = True
     swapped = clean.item_codes.copy()
     swapped[chosen] = items
-    kept = clean.select(~is_noise)  # knows the swapped ones as held out
+    kept = clean.part(~is_noise)  # knows the swapped ones as held out
     return _built(kept, clean.user_codes, swapped, clean.matrix.data, dict(clean.columns), is_noise)
 
 
@@ -207,16 +209,17 @@ def _exchange(base: Pairs, items: NDArray[np.int32], taken: Pairs, rng: np.rando
     Each one that is badly placed tries a random other one, and they change where that leaves both well.
     """
     fewest, since = len(items) + 1, 0
+    is_taken = ~_is_free(base + items, taken)
     while True:
-        pairs = base + items
-        is_bad = ~_is_free(pairs, taken)
-        is_bad[np.setdiff1d(np.arange(len(pairs)), np.unique(pairs, return_index=True)[1])] = True
+        is_bad = np.ones(len(items), dtype=bool)
+        is_bad[np.unique(base + items, return_index=True)[1]] = False  # all but the first of equal pairs
+        is_bad |= is_taken
         bad = np.flatnonzero(is_bad)
         since = 0 if len(bad) < fewest else since + 1
         fewest = min(fewest, len(bad))
         if not len(bad) or since == _PATIENCE:
             return bad
-        one, other = bad, rng.permutation(len(pairs))[: len(bad)]
+        one, other = bad, rng.permutation(len(items))[: len(bad)]
         # No position takes part in two exchanges at once.
         first = np.zeros(2 * len(one), dtype=bool)
         first[np.unique(np.stack([one, other], axis=1), return_index=True)[1]] = True
@@ -225,6 +228,7 @@ def _exchange(base: Pairs, items: NDArray[np.int32], taken: Pairs, rng: np.rando
         well = _is_free(base[one] + items[other], taken) & _is_free(base[other] + items[one], taken)
         one, other = one[well], other[well]
         items[one], items[other] = items[other], items[one]
+        is_taken[one] = is_taken[other] = False
 
 
 def _built(
@@ -246,7 +250,8 @@ def _known(clean: Interactions) -> Pairs:
     pairs = clean.user_codes.astype(np.int64) * clean.n_items + clean.item_codes
     if clean.held_out is not None:
         held_out = clean.held_out.tocoo()
-        pairs = np.union1d(pairs, held_out.row.astype(np.int64) * clean.n_items + held_out.col)
+        others = held_out.row.astype(np.int64) * clean.n_items + held_out.col
+        pairs = np.sort(np.concatenate([pairs, others]), kind="stable")  # two sorted runs: that sort merges them
     return pairs
 
 

@@ -56,7 +56,7 @@ def amazon(folder: Path, name: str) -> Interactions:
     files = [plain_or_gzipped(folder, f"{name}.{part}.rating") for part in ("train", "test")]
     parts = [TextFile(path, "\t", header=False).read(_RATING_COLUMNS, "auto") for path in files]
     columns = {role: pa.chunked_array(parts[0][role].chunks + parts[1][role].chunks) for role in parts[0]}
-    return Interactions._from_columns(columns, "error")
+    return Interactions.from_columns(columns, "error")
 
 
 def gowalla(folder: Path) -> Interactions:
@@ -86,7 +86,7 @@ def yahoo_r1(folder: Path) -> Interactions:
         out_of_range = pc.or_(pc.less(columns["rating"], 0), pc.greater(columns["rating"], 100))
         if (row := pc.index(out_of_range, True).as_py()) >= 0:
             raise RowError(f"the rating {rating[row].as_py():g} is not one of 0–100 or 255", row)
-        return Interactions._from_columns(columns, "max")
+        return Interactions.from_columns(columns, "max")
 
 
 def plain_or_gzipped(folder: Path, name: str) -> Path:

@@ -59,12 +59,12 @@ def read_interactions(
         kind, separator = format_of(path, separator)
         if kind == "parquet":
             try:
-                return Interactions._from_columns(_parquet_columns(path, wanted, ids), duplicates)
+                return Interactions.from_columns(_parquet_columns(path, wanted, ids), duplicates)
             except RowError as error:
                 raise InputError(str(error)) from None
         text = TextFile(path, separator, header)
         with text.naming_lines():
-            return Interactions._from_columns(text.read(wanted, ids), duplicates)
+            return Interactions.from_columns(text.read(wanted, ids), duplicates)
 
 
 def _parquet_columns(path: Path, wanted: dict[str, ColumnRef], ids: str) -> dict[str, pa.ChunkedArray]:

@@ -35,22 +35,22 @@ class Split:
     @cached_property
     def train(self) -> Interactions:
         """What to learn from while tuning."""
-        return self.interactions.select(self.part == TRAIN)
+        return self.interactions.part(self.part == TRAIN)
 
     @cached_property
     def valid(self) -> Interactions:
         """What to tune on; may be empty."""
-        return self.interactions.select(self.part == VALID)
+        return self.interactions.part(self.part == VALID)
 
     @cached_property
     def test(self) -> Interactions:
         """What to be judged by."""
-        return self.interactions.select(self.part == TEST)
+        return self.interactions.part(self.part == TEST)
 
     @cached_property
     def train_and_valid(self) -> Interactions:
         """What the final model learns from, when tuning is over."""
-        return self.interactions.select(self.part != TEST)
+        return self.interactions.part(self.part != TEST)
 
     def __repr__(self) -> str:
         train, valid, test = np.bincount(self.part, minlength=3)
@@ -62,8 +62,7 @@ def split_by_user(
 ) -> Split:
     """Split each user's interactions by ratio.
 
-    Of a user's n interactions, ⌊r_test·n⌋ test, ⌊(r_valid + r_test)·n⌋ − ⌊r_test·n⌋ validate, the rest train: a
-    user always keeps something to learn from.
+    Of a user's n interactions, ⌊r_test·n⌋ test, ⌊(r_valid + r_test)·n⌋ − ⌊r_test·n⌋ validate, the rest train.
 
     Parameters
     ----------

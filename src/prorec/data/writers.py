@@ -59,10 +59,10 @@ def _needs_quotes(interactions: Interactions, separator: str) -> bool:
 def _as_inter(table: pa.Table) -> pa.Table:
     """RecBole's columns: each name carries its type, and times are seconds."""
     types = {"user": "user_id:token", "item": "item_id:token"}
-    columns = [
-        pc.divide(pc.cast(pc.cast(column, pa.timestamp("us"), safe=False), pa.int64()), 1e6)
-        if pa.types.is_temporal(column.type)
-        else column
-        for column in table.columns
-    ]
+    columns = [_seconds(column) if pa.types.is_temporal(column.type) else column for column in table.columns]
     return pa.table(columns, names=[types.get(name, f"{name}:float") for name in table.column_names])
+
+
+def _seconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    microseconds = pc.cast(times, pa.timestamp("us"), safe=False).cast(pa.int64())
+    return pc.divide(pc.cast(microseconds, pa.float64(), safe=False), 1e6)

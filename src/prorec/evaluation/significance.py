@@ -15,7 +15,7 @@ from prorec.errors import InputError, number
 if TYPE_CHECKING:
     from prorec.evaluation.judging import Evaluation
 
-_BLOCK = 4_000_000  # counts drawn at a time
+_BLOCK = 4_000_000  # numbers drawn at a time
 
 
 @dataclass(frozen=True)
@@ -120,14 +120,18 @@ def bootstrap_interval(
         raise InputError("an interval needs at least one value, and finite ones")
     level = number("level", level, 0, 1)
     rng = generator(seed)
-    # A sample is a count of each distinct value, and metrics have few of those: much less to draw than n users.
     distinct, counts = np.unique(values, return_counts=True)
+    # A sample is a count of each distinct value: where those are few, that is much less to draw than n users.
+    has_few = len(distinct) < len(values) / 20
     means = np.empty(samples)
-    block = max(1, _BLOCK // len(distinct))
+    block = max(1, _BLOCK // (len(distinct) if has_few else len(values)))
     for begin in range(0, samples, block):
         size = min(block, samples - begin)
-        drawn = rng.multinomial(len(values), counts / len(values), size=size)
-        means[begin : begin + size] = drawn @ distinct / len(values)
+        if has_few:
+            drawn = rng.multinomial(len(values), counts / len(values), size=size)
+            means[begin : begin + size] = drawn @ distinct / len(values)
+        else:
+            means[begin : begin + size] = values[rng.integers(len(values), size=(size, len(values)))].mean(axis=1)
     tail = (1 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)

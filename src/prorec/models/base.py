@@ -1,6 +1,6 @@
 """What every recommender can do, and what it answers with.
 
-Weights lie in [0, 1], and a weight stands wherever a one stood. What a model leaves out when it recommends is what
+A weight stands wherever a one stood. What a model leaves out when it recommends is what
 was observed, whatever its weight: a click that counts for nothing is not recommended back.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from prorec._ids import ids_at
 from prorec._tables import TableKind, as_kind
 from prorec.interactions import Interactions
 
@@ -51,9 +52,9 @@ class Recommendations:
         row, rank = np.nonzero(self.ranked >= 0)
         table = pa.table(
             {
-                "user": pa.array(self.users).take(pa.array(row)),
+                "user": ids_at(self.users, row),
                 "rank": rank + 1,
-                "item": pa.array(self.items).take(pa.array(self.ranked[row, rank])),
+                "item": ids_at(self.items, self.ranked[row, rank]),
                 "score": self.scores[row, rank],
             }
         )

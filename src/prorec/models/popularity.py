@@ -24,6 +24,8 @@ class Popularity:
     array([[0, 2]], dtype=int32)
     """
 
+    seed: int = 0
+    """Every model takes one; nothing here is left to chance, so it changes nothing."""
     interactions_: Interactions = field(init=False, repr=False, compare=False)
     scores_: NDArray[np.float32] = field(init=False, repr=False, compare=False)
 
