@@ -62,5 +62,6 @@ def test_exit_codes_and_no_tracebacks(no_data: Path) -> None:
         assert done.returncode == code
         assert message in done.stderr
         assert "Traceback" not in done.stderr
-    assert "Traceback" in run("--debug", "datasets", "get", "nope").stderr
+    for words in (("--debug", "datasets", "get", "nope"), ("datasets", "get", "nope", "--debug")):
+        assert "Traceback" in run(*words).stderr
     assert run("--version").stdout == f"prorec {prorec.__version__}\n"

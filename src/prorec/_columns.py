@@ -102,7 +102,7 @@ def _cast(column: pa.ChunkedArray) -> NDArray[np.float32]:
 
 
 def times(column: pa.ChunkedArray) -> NDArray[Any]:
-    """A column of times as they are: whole numbers, floats, dates or datetimes; only their order matters."""
+    """A column of times as they are: whole numbers, floats, dates or datetimes."""
     if column.null_count:
         raise RowError("the timestamp is missing", int(pc.index(pc.is_null(column), True).as_py()))
     kind = column.type

@@ -26,10 +26,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a plain terminal gets question marks, not a crash
+    debug = "--debug" in sys.argv
     try:
-        app()
+        app([word for word in sys.argv[1:] if word != "--debug"])  # wherever it stands
     except Exception as error:
-        if "--debug" in sys.argv:
+        if debug:
             raise
         meant_for_people = isinstance(error, (InputError, DownloadError))
         words = str(error) if meant_for_people else f"{type(error).__name__}: {error} (--debug shows where)"

@@ -69,9 +69,13 @@ class Interactions:
                 raise InputError(f"{len(about)} item names or categories for {len(self.items)} items")
         columns = {name: _frozen(np.asarray(values)) for name, values in self.columns.items()}
         object.__setattr__(self, "columns", MappingProxyType(columns))
-        for array in (matrix.data, matrix.indices, matrix.indptr, self.users, self.items, self.item_names):
-            if array is not None:
-                _frozen(array)
+        for pairs in (matrix, self.held_out, self.disliked):
+            if pairs is not None:
+                for array in (pairs.data, pairs.indices, pairs.indptr):
+                    _frozen(array)
+        for ids in (self.users, self.items, self.item_names):
+            if ids is not None:
+                _frozen(ids)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A read-only mapping cannot be copied to another process; what is in it can.
@@ -123,7 +127,7 @@ class Interactions:
 
     @classmethod
     def from_columns(cls, columns: dict[str, pa.ChunkedArray], duplicates: str) -> Interactions:
-        """From one Arrow column a role; takes the columns out of the dict, to free each when it is done with."""
+        """For readers inside prorec: from one Arrow column a role; empties the dict, to free each column early."""
         # Arrow keeps the memory it worked with; what comes next needs the room.
         pa.default_memory_pool().release_unused()
         with ThreadPoolExecutor(2) as pool:
@@ -317,7 +321,7 @@ class Interactions:
         """The same interactions on the users and items of another, in its order.
 
         Interactions of users or items that the other does not have are dropped, with a warning that counts
-        them. Ids that differ only in type between the two are refused.
+        them; if none is left, that is an error. Ids that differ only in type between the two are refused.
         """
         if self.users is like.users and self.items is like.items:
             return self

@@ -80,7 +80,7 @@ def test_titles_are_distinct() -> None:
 def test_the_truth_survives_a_split() -> None:
     club = make_cinema(200, 150)
     parts = split_by_user(club.interactions, (0.5, 0.2, 0.3))
-    np.testing.assert_array_equal(parts.train.columns["origin"] == MISTAKE, club.is_mistake[parts.part == 0])
+    np.testing.assert_array_equal(parts.train.columns["origin"] == MISTAKE, club.is_mistake[parts.part_of == 0])
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,12 @@ def is_gzipped(path: Path) -> bool:
         return file.read(2) == b"\x1f\x8b"
 
 
+def plain_or_gzipped(folder: Path, name: str) -> Path:
+    """Where a file is, by its name or with .gz behind it; by its name where it is not there at all."""
+    zipped = folder / f"{name}.gz"
+    return zipped if zipped.exists() and not (folder / name).exists() else folder / name
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The file's bytes, unzipped if need be."""

@@ -151,7 +151,7 @@ class TextFile:
                     types[role] = pa.float64()
                 elif role is None and self._look.n_quotes and not has_newlines:
                     # A line break inside quotes, further down than the first lines.
-                    self._warned_of_line_breaks(self._rows())
+                    self._has_line_breaks_in_quotes(self._rows())
                     has_newlines = True
                 elif "straddling" in str(error) and block_size < _LARGE_BLOCK:
                     block_size = _LARGE_BLOCK  # a line longer than a block
@@ -180,9 +180,9 @@ class TextFile:
         # Looking costs little; Arrow reads such files in one thread, so it is not told to without need.
         if self._look.n_quotes % 2:
             self._check_quotes()
-        return b'"' in self._head and self._warned_of_line_breaks(self._rows(self._head))
+        return b'"' in self._head and self._has_line_breaks_in_quotes(self._rows(self._head))
 
-    def _warned_of_line_breaks(self, rows: Iterator[tuple[int, list[str]]]) -> bool:
+    def _has_line_breaks_in_quotes(self, rows: Iterator[tuple[int, list[str]]]) -> bool:
         """Whether there are line breaks inside quotes; with a warning where they look like rows that were swallowed."""
         found = False
         try:

@@ -1,4 +1,4 @@
-"""Titles for films that were never made."""
+"""Genres, which of them are related, and titles for films that were never made."""
 
 from __future__ import annotations
 

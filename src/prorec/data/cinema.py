@@ -2,7 +2,8 @@
 
 Users have one to a few tastes over genres; films have one or two genres and a popularity with a long tail. A
 click is one of three things: taste (a film of a genre the user likes), exploration (a real interest in a film of
-a related genre), or a mistake (a film of genres that are neither liked nor related to any that is).
+a related genre), or a mistake (a film of genres that are neither liked nor related to any that is; for the few whose
+tastes are related to every genre, any that they don't like).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def make_cinema(
 
     Notes
     -----
-    Clicks are made for some thousand users at a time, so memory is that of the result and one block.
+    Clicks are made for some thousand users at a time and then put together: memory is about twice that of the result.
 
     >>> club = make_cinema(200, 300, seed=1)
     >>> club.interactions

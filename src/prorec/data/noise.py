@@ -28,7 +28,7 @@ class NoisyInteractions:
     """Interactions with noise in them, and which of them it is."""
 
     interactions: Interactions
-    """The clean interactions and the noise together."""
+    """The true interactions that are left, and the noise; with `swap`, those that went are in its `held_out`."""
     is_noise: NDArray[np.bool_]
     """For each interaction, in the order of `interactions.matrix.data`: was it put there?"""
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from prorec._columns import ColumnRef
-from prorec.data._files import naming, opened
+from prorec.data._files import naming, opened, plain_or_gzipped
 from prorec.data._text import TextFile
 from prorec.data.readers import read_interactions
 from prorec.errors import RowError
@@ -54,7 +54,7 @@ def movielens_1m(folder: Path) -> Interactions:
 def amazon(folder: Path, name: str) -> Interactions:
     """`NAME.train.rating` and `NAME.test.rating` together: user, item, rating, between tabs."""
     files = [plain_or_gzipped(folder, f"{name}.{part}.rating") for part in ("train", "test")]
-    parts = [TextFile(path, "\t", header=False).read(_RATING_COLUMNS, "auto") for path in files]
+    parts = [_ratings(path) for path in files]
     columns = {role: pa.chunked_array(parts[0][role].chunks + parts[1][role].chunks) for role in parts[0]}
     return Interactions.from_columns(columns, "error")
 
@@ -89,10 +89,10 @@ def yahoo_r1(folder: Path) -> Interactions:
         return Interactions.from_columns(columns, "max")
 
 
-def plain_or_gzipped(folder: Path, name: str) -> Path:
-    """Where a file is, by its name or with .gz behind it; by its name where it is not there at all."""
-    zipped = folder / f"{name}.gz"
-    return zipped if zipped.exists() and not (folder / name).exists() else folder / name
+def _ratings(path: Path) -> dict[str, pa.ChunkedArray]:
+    text = TextFile(path, "\t", header=False)
+    with naming(path), text.naming_lines():
+        return text.read(_RATING_COLUMNS, "auto")
 
 
 def _lines(folder: Path, name: str) -> list[str]:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from prorec.data import parsers
-from prorec.data._files import replacing
+from prorec.data._files import naming, plain_or_gzipped, replacing
 from prorec.data.cinema import make_cinema
 from prorec.data.download import Remote, fetch, has_digest
-from prorec.data.parsers import plain_or_gzipped
 from prorec.errors import DownloadError, InputError
 from prorec.interactions import Interactions
 
@@ -186,18 +185,25 @@ def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "
     ----------
     min_rating : ratings from here on count as interactions; None keeps them all; by default, what the
         data set's entry says
+
+    Raises
+    ------
+    DownloadError : where files are missing and cannot be fetched
+    InputError : where they are not the published ones
     """
     if not isinstance(name, str) or name not in DATASETS:
         raise InputError(f"no data set is called {name!r}; there are {', '.join(DATASETS)}")
     entry = DATASETS[name]
     folder = locate(entry)
     for file, digest in entry.files.items():
-        if digest and not has_digest(plain_or_gzipped(folder, file), digest):
-            raise InputError(
-                f"{folder / file} is not the published file of {name}, or not whole: its digest is not {digest}"
-            )
+        path = plain_or_gzipped(folder, file)
+        with naming(path):
+            if digest and not has_digest(path, digest):
+                raise InputError(f"this is not the published file of {name}, or not whole: its digest is not {digest}")
     everything = entry.parse(folder)
     threshold = entry.min_rating if min_rating == "default" else min_rating
+    if threshold is not None and "rating" not in everything.columns:
+        raise InputError(f"{name} has no ratings, so min_rating must be left out; got {threshold!r}")
     loaded = everything if threshold is None else everything.rated_at_least(threshold)
     counts = (loaded.n_users, loaded.n_items, len(loaded))
     if threshold == entry.min_rating and counts != entry.counts and entry.counts_are_certain:

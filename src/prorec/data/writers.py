@@ -57,7 +57,7 @@ def _needs_quotes(interactions: Interactions, separator: str) -> bool:
 
 
 def _as_inter(table: pa.Table) -> pa.Table:
-    """RecBole's columns: each name carries its type, and times are seconds."""
+    """RecBole's columns: each name carries its type, and dates are seconds."""
     types = {"user": "user_id:token", "item": "item_id:token"}
     columns = [_seconds(column) if pa.types.is_temporal(column.type) else column for column in table.columns]
     return pa.table(columns, names=[types.get(name, f"{name}:float") for name in table.column_names])

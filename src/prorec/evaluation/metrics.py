@@ -4,6 +4,9 @@ Each has its formula and a worked example: one user with three relevant items, a
 items are relevant. Below, h_r is 1 if the r-th item of a user's list is relevant and 0 if not, K is the length of
 the list, n the number of relevant items, and P(r) = (h_1 + … + h_r) / r the precision of the first r.
 
+Each function is given the hits among the first K only (`Hits.up_to(k)`, which `ranking_metrics` calls); `k` is there
+for the formulas that have K in them.
+
 There are two families. `standard` is what most libraries compute today; `paper` is what the tables of the ProRec
 paper were computed with. They differ in NDCG and MAP only.
 """
