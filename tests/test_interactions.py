@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import datetime
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,9 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
+from scipy.sparse import bsr_array, coo_array, csc_array, csr_array, csr_matrix
 
-from prorec import DataWarning, InputError, Interactions
+from prorec import DataWarning, InputError, Interactions, read_interactions, write_interactions
 from tests.strategies import interactions, pairs_of
 
 LOG = {"user": ["cy", "ann", "cy", "bob"], "item": [30, 20, 10, 30], "rating": [5.0, 1.0, 4.0, 2.5]}
@@ -89,6 +90,36 @@ def test_unsorted_and_repeated_entries_of_a_matrix_are_put_in_order() -> None:
     raw = csr_array((np.array([1.0, 2.0, 3.0]), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2))
     with pytest.warns(DataWarning, match="1 rows repeat"):
         assert Interactions.from_matrix(raw).matrix.toarray().tolist() == [[2.0, 4.0]]
+
+
+def test_nothing_is_something_too(tmp_path: Path) -> None:
+    none = Interactions.from_table(pa.table(LOG)).rated_at_least(99)
+    assert (none.n_users, none.n_items, len(none)) == (0, 0, 0)
+    assert none.user_positions(["ann"]).tolist() == [-1]
+    for ending in ("csv", "inter", "parquet"):
+        write_interactions(none, tmp_path / f"none.{ending}")
+        with pytest.raises(InputError, match="no rows"):
+            read_interactions(tmp_path / f"none.{ending}")
+    assert len(Interactions.from_matrix(none.matrix, users=none.users, items=none.items)) == 0
+
+
+def test_odd_types_are_read_right_or_refused() -> None:
+    ones = {"user": [1, 2], "item": [1, 2]}
+    coded = pa.array([5, 6]).dictionary_encode()
+    assert Interactions.from_table(pa.table({**ones, "timestamp": coded})).columns["timestamp"].tolist() == [5, 6]
+    many = [pa.array([f"{part}{at}" for at in range(100)]).dictionary_encode() for part in "ab"]
+    small = pa.chunked_array([each.cast(pa.dictionary(pa.int8(), pa.string())) for each in many])
+    assert Interactions.from_table(pa.table({"user": small, "item": list(range(200))})).n_users == 200
+    for user in (pa.array([np.float16("inf"), np.float16(1)], pa.float16()), pa.array([float("inf"), 1])):
+        with pytest.raises(InputError, match="not a whole number"):
+            Interactions.from_table(pa.table({"user": user, "item": [1, 2]}))
+    for bad in (csr_array(np.array([[1j]])), csr_array((1, 2**31 + 1))):
+        with pytest.raises(InputError, match="matrix"):
+            Interactions.from_matrix(bad)
+    with pytest.raises(InputError, match="all integers or all text"):
+        Interactions.from_matrix(csr_array(np.eye(1)), users=["\ud800"])
+    block = bsr_array(np.array([[1.0, 0], [0, 1]]), blocksize=(2, 2))
+    assert len(Interactions.from_matrix(block)) == 2, "zeros that fill its blocks are no interactions"
 
 
 def test_it_can_be_copied_and_sent_to_another_process() -> None:

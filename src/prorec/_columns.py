@@ -77,6 +77,8 @@ def choose_columns(names: Sequence[str], wanted: dict[str, ColumnRef], *, has_he
 
 def numbers(column: pa.ChunkedArray, name: str, *, negative: bool) -> NDArray[np.float32]:
     """A column of finite numbers as float32; `negative` says whether they may be below zero."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     if column.null_count:
         raise RowError(f"the {name} is missing", int(pc.index(pc.is_null(column), True).as_py()))
     try:
@@ -103,6 +105,8 @@ def _cast(column: pa.ChunkedArray) -> NDArray[np.float32]:
 
 def times(column: pa.ChunkedArray) -> NDArray[Any]:
     """A column of times as they are: whole numbers, floats, dates or datetimes."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     if column.null_count:
         raise RowError("the timestamp is missing", int(pc.index(pc.is_null(column), True).as_py()))
     kind = column.type

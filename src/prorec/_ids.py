@@ -53,6 +53,8 @@ def as_ids(ids: Any, count: int, role: str) -> Ids:
     if ids is None:
         return np.arange(count, dtype=np.int64)
     column = _column_of(ids, role)
+    if not len(column) and not count:
+        return np.asarray(ids) if isinstance(ids, np.ndarray) else np.empty(0, dtype=np.int64)
     if len(column) != count:
         raise InputError(f"the matrix has {count} {role}s, but {len(column)} {role} ids were given")
     distinct, codes = encode(column, role)
@@ -68,8 +70,8 @@ def positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
     data about strangers.
     """
     column = _column_of(wanted, role)
-    if not len(column):
-        return np.empty(0, dtype=np.int64)
+    if not len(column) or not len(ids):
+        return np.full(len(column), -1, dtype=np.int64)
     if column.null_count or not (_is_text(column.type) or pa.types.is_integer(column.type)):
         raise InputError(f"{role} ids must be integers or text, got {column.type} ({column.null_count} missing)")
     known = pa.array(ids)
@@ -94,12 +96,12 @@ def _kind(kind: pa.DataType) -> str:
 
 
 def _column_of(ids: Any, role: str) -> pa.ChunkedArray:
-    if isinstance(ids, str) or not hasattr(ids, "__iter__"):
+    if isinstance(ids, str) or not hasattr(ids, "__iter__") or np.ndim(ids) != 1:
         raise InputError(f"{role}s must be given as a list of ids, got {ids!r}")
     values = ids if isinstance(ids, (np.ndarray, list)) else list(ids)
     try:
         return pa.chunked_array([pa.array(values)])
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
         kinds = ", ".join(sorted({type(value).__name__ for value in values}))
         raise InputError(f"{role} ids must be all integers or all text, got {kinds}") from error
 
@@ -124,7 +126,7 @@ def _whole(column: pa.ChunkedArray, role: str) -> NDArray[np.int64]:
     lost = np.isnan(values)
     if lost.any():
         raise RowError(f"the {role} id is missing", int(np.argmax(lost)))
-    odd = (values != np.floor(values)) | (np.abs(values) > 2**53)
+    odd = (values != np.floor(values)) | (np.abs(values.astype(np.float64)) > 2**53)
     if odd.any():
         row = int(np.argmax(odd))
         raise RowError(f"the {role} id {values[row]} is not a whole number", row)
@@ -169,8 +171,11 @@ def _look_up(values: NDArray[np.int64], low: int, count_up_to: NDArray[np.int32]
 def _encode_text(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
-    shared = column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    coded = shared.combine_chunks()
+    try:
+        coded = (column if pa.types.is_dictionary(column.type) else column.dictionary_encode()).unify_dictionaries()
+    except pa.ArrowException:  # more values in all chunks together than the index type of one can count
+        coded = column.cast(column.type.value_type).dictionary_encode()
+    coded = coded.combine_chunks()
     codes = coded.indices.to_numpy(zero_copy_only=False)
     used = np.bincount(codes, minlength=len(coded.dictionary)) > 0
     lost = pc.or_(

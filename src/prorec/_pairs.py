@@ -6,7 +6,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array, issparse
+
+
+def as_coo(matrix: Any) -> coo_array:
+    """A matrix of any sparse layout, or a dense one, by its entries: those that repeat one another stay apart."""
+    if not issparse(matrix):
+        matrix = coo_array(matrix)
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f"weights must be real numbers, not {matrix.dtype}")
+    entries = matrix.tocoo()
+    if matrix.format == "bsr":  # fills its blocks with zeros that nobody put there
+        entries.eliminate_zeros()
+    return entries
 
 
 def union(one: csr_array | None, other: csr_array) -> csr_array:

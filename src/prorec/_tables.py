@@ -38,9 +38,12 @@ def as_frame(table: Any) -> nw.DataFrame[Any]:
 def arrow_column(frame: nw.DataFrame[Any], at: int, role: str) -> pa.ChunkedArray:
     """One column as Arrow has it; one that mixes types is refused by what is wrong with it."""
     series = frame[:, at]
+    native = series.to_native()
+    if isinstance(native, pa.ChunkedArray):
+        return native  # as it is, without putting its chunks together
     try:
         column = series.to_arrow()
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+    except (pa.ArrowException, OverflowError, UnicodeError) as error:
         values = series.to_list()
         if role in ("weight", "rating"):
             for row, value in enumerate(values):

@@ -67,7 +67,10 @@ def number(name: str, value: Any, least: float = -math.inf, most: float = math.i
     0.2
     """
     if isinstance(value, Real) and not isinstance(value, bool):
-        given = float(value)
+        try:
+            given = float(value)
+        except OverflowError:
+            given = math.inf
         if math.isfinite(given) and least <= given <= most:
             return given
     bounds = f" of at least {least:g}" if math.isfinite(least) else ""

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, issparse, sparray, spmatrix
+from scipy.sparse import csr_array, sparray, spmatrix
 
 from prorec._assembly import assemble
 from prorec._columns import ColumnRef, choose_columns, numbers, times
 from prorec._ids import Ids, as_ids, encode, ids_at, positions
-from prorec._pairs import moved_to, union
+from prorec._pairs import as_coo, moved_to, union
 from prorec._tables import TableKind, arrow_column, as_frame, as_kind
 from prorec.errors import DataWarning, InputError, number
 
@@ -159,12 +159,12 @@ class Interactions:
         """
         try:
             # By way of coo, which keeps entries that repeat one another apart.
-            entries = matrix.tocoo() if issparse(matrix) else coo_array(matrix)
+            entries = as_coo(matrix)
             weights = entries.data.astype(np.float32)
         except (TypeError, ValueError) as error:
             raise InputError(f"not a sparse users × items matrix: {type(matrix).__name__}") from error
-        if entries.ndim != 2:
-            raise InputError(f"the matrix must have two dimensions, users × items; it has {entries.ndim}")
+        if entries.ndim != 2 or max(entries.shape) >= 2**31:
+            raise InputError(f"the matrix must be users × items, fewer than 2^31 of each; it is {entries.shape}")
         _check_weights(weights)
         n_users, n_items = entries.shape
         rows, cols = entries.row.astype(np.int32), entries.col.astype(np.int32)

@@ -92,7 +92,16 @@ def test_swapping_finds_a_way_around_items_that_nearly_everybody_has() -> None:
     chance[0] = 0.9
     data = Interactions.from_matrix(csr_array(rng.random((200, 150)) < chance))
     for seed in range(10):
-        assert inject_noise(data, 0.05, "swap", seed).is_noise.sum() == round(0.05 * len(data))
+        assert inject_noise(data, 0.1, "swap", seed).is_noise.sum() == round(0.1 * len(data))
+    half = Interactions.from_matrix(csr_array(rng.random((1000, 50)) < 0.5))
+    noisy = inject_noise(half, 0.5, "swap")
+    assert noisy.is_noise.sum() == round(0.5 * len(half))
+    false = pairs_of(noisy.interactions.select(noisy.is_noise))
+    assert len(false) == noisy.is_noise.sum()
+    assert not false & pairs_of(half)
+    full = Interactions.from_matrix(csr_array(rng.random((300, 300)) < 0.9))
+    with pytest.raises(InputError, match=r"level asks for 16,\d+ false interactions, but only \d,\d+ pairs are free"):
+        inject_noise(full, 0.2, "swap")
 
 
 @pytest.mark.parametrize("level", [0.05, 0.2])
@@ -169,8 +178,8 @@ def test_where_chance_hardly_finds_a_free_pair_they_are_listed(monkeypatch: pyte
     with pytest.raises(InputError, match="level asks for"):
         inject_noise(data, 1e9)
     idle = Interactions.from_matrix(csr_array(np.array([[1, 0, 1], [0, 0, 0]])))
-    with pytest.raises(InputError, match="more false interactions than there is room for: 1 too many"):
-        inject_noise(idle, 1.0)  # two are free, but one of them is of a user who does nothing
+    with pytest.raises(InputError, match="level asks for 2 false interactions, but only 1 pairs are free"):
+        inject_noise(idle, 1.0)  # the other free ones are of a user who does nothing
 
 
 def test_truth_columns_are_dropped_because_they_would_lie() -> None:
@@ -192,7 +201,7 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(InputError, match="no way was found to swap 1 of 2"):
         inject_noise(data, 0.5, "swap")
     watched_by_most = make_cinema(100, 100).interactions
-    with pytest.raises(InputError, match="Lower the level"):
+    with pytest.raises(InputError, match=r"only [\d,]+ could be. Lower the level"):
         inject_noise(watched_by_most, 1.0, "swap")
 
 

@@ -94,7 +94,7 @@ def test_what_the_first_lines_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert clicks.columns["timestamp"].max() == 99
 
 
-@pytest.mark.parametrize("odd", ["007", "0x7", " 7", "7 ", "+7", "-0", '"007"'])
+@pytest.mark.parametrize("odd", ["007", "0x7", " 7", "7 ", "\t7", "7\t", "+7", "-0", '"007"'])
 def test_ids_are_never_merged_however_late_the_odd_one_comes(tmp_path: Path, odd: str) -> None:
     rows = [f"{100_000 + at},{at % 50}" for at in range(120_000)]
     path = written(tmp_path, "log.csv", "\n".join(["user,item", *rows, "7,1", f"{odd},1"]))
@@ -113,6 +113,9 @@ def test_quotes_that_never_close_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "log.tsv", 'user\titem\ttitle\n1\t10\tUp\n2\t11\t"Heroes\n3\t12\tBrazil\n')
     with pytest.raises(InputError, match=r"log\.tsv: line 3: a quotation mark is opened and never closed"):
         read_interactions(path)
+    old_mac = written(tmp_path, "mac.csv", 'user,item,title\r1,2,"a\r3,4,b\r5,6,c\r')
+    with pytest.raises(InputError, match="line 2: a quotation mark is opened and never closed"):
+        read_interactions(old_mac)
     literal = written(tmp_path, "size.csv", 'user,item,size\n1,10,5"\n2,11,x\n')
     assert len(read_interactions(literal)) == 2, "inside a field it is a character like any other"
     long = written(tmp_path, "long.csv", f'user,item,text\n1,10,"{"x" * 200_000}"\n2,11,"a\nb"\n')
@@ -134,6 +137,20 @@ def test_line_breaks_in_quotes_and_long_lines_far_down(tmp_path: Path) -> None:
     assert len(read_interactions(late)) == 100_002
     wide = written(tmp_path, "wide.csv", f"user,item,text\n1,2,{'x' * 3_500_000}\n3,4,y\n")
     assert len(read_interactions(wide)) == 2
+
+
+@pytest.mark.parametrize("padding", range(12))
+def test_the_first_lines_may_be_cut_anywhere(tmp_path: Path, padding: int) -> None:
+    pad = "x" * padding
+    quoted = [f'{at % 1000},"{pad}\nsecond line of the title",{at}' for at in range(40_000)]
+    path = written(tmp_path, "quoted.csv", "\n".join(["user,title,item", *quoted]))
+    assert path.stat().st_size > _text._HEAD_BYTES
+    assert read_interactions(path).users.tolist() == list(range(1000))
+    old_mac = written(
+        tmp_path, "mac.csv", "\r".join(["user,item,t", *(f"{at % 1000},{at},{pad}" for at in range(130_000))])
+    )
+    assert old_mac.stat().st_size > _text._HEAD_BYTES
+    assert len(read_interactions(old_mac)) == 130_000
 
 
 def test_a_name_that_ends_in_gz_does_not_make_a_file_gzipped(tmp_path: Path) -> None:

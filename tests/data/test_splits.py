@@ -141,7 +141,7 @@ def test_a_random_split_is_fair() -> None:
     [
         ((0.5, 0.2, 0.2), r"ratios must sum to 1, got \(0.5, 0.2, 0.2\), which sum to 0.9"),
         ((1.5, -0.5), "each of the ratios must be a finite number from 0 to 1; got 1.5"),
-        ((1.0,), r"ratios must be \(train, valid, test\) or \(train, test\); got \(1.0,\)"),
+        ((1.0,), r"ratios must be \(train, valid, test\) or \(train, test\); got \[1.0\]"),
         (0.8, "ratios must be"),
         ((float("nan"), 1.0), "got nan"),
         (("a", "b"), "got 'a'"),

@@ -80,7 +80,7 @@ def test_calibrated_scores_have_a_small_error() -> None:
             "budget must be a whole number from 1 to the number of interactions, 2; got 3",
         ),
         ([0.1, 0.2], [0, 1], {"at_hit_ratio": 1.1}, "at_hit_ratio"),
-        ([0.1, 0.2], [0, 1], {"bins": 0}, "bins must be a whole number of at least 1"),
+        ([0.1, 0.2], [0, 1], {"bins": 0}, "bins must be a whole number from 1 to 1000000; got 0"),
     ],
 )
 def test_bad_input_is_refused(scores: list[float], truth: list[int], options: dict[str, int], message: str) -> None:

@@ -82,7 +82,7 @@ def test_bad_input_is_refused() -> None:
     result = evaluate(Fixed(TEST, [0]), TEST, k=1)
     with pytest.raises(InputError, match="no value for each user of 'coverage@1'"):
         result.interval("coverage@1")
-    with pytest.raises(InputError, match="n_strata must be a whole number of at least 1"):
+    with pytest.raises(InputError, match="n_strata must be a whole number of at least 1; got 0"):
         result.by_activity(TEST, 0)
     with pytest.raises(InputError, match="user 'c' is not in the training data"):
         result.by_activity(other)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import coo_array, csc_array, csr_array
+from scipy.sparse import bsr_array, coo_array, csc_array, csr_array
 
 from prorec import InputError, ranking_metrics
 from prorec.evaluation.metrics import coverage
@@ -115,7 +115,12 @@ def test_any_sparse_layout_gives_the_same() -> None:
     for layout in (csc_array, coo_array):
         for name, values in ranking_metrics(ranked, layout(relevant), 5).items():
             np.testing.assert_array_equal(values, expected[name])
+    blocks = bsr_array(np.array([[1.0, 0], [0, 1]]), blocksize=(2, 2))
+    assert ranking_metrics(np.array([[1], [1]]), blocks, 1)["recall@1"].tolist() == [0, 1], "zeros fill its blocks"
     two = np.array([[2, 0], [1, 4]])
+    before = twice.indices.tolist()
+    ranking_metrics(two, twice, np.array([2]))
+    assert twice.indices.tolist() == before, "the caller's matrix stays as it was"
     assert ranking_metrics(two, twice, 2)["recall@2"].tolist() == ranking_metrics(two, once, 2)["recall@2"].tolist()
 
 
@@ -125,7 +130,13 @@ def test_coverage_counts_distinct_items() -> None:
 
 @pytest.mark.parametrize(
     ("k", "message"),
-    [(0, "from 1 to the number of items, 40; got 0"), (41, "got 41"), ((), "at least one"), ((5, 2.5), "got 2.5")],
+    [
+        (0, "from 1 to the number of items, 40; got 0"),
+        (np.array(5), "got array"),
+        (41, "got 41"),
+        ((), "at least one"),
+        ((5, 2.5), "got 2.5"),
+    ],
 )
 def test_bad_list_lengths_are_refused(k: object, message: str) -> None:
     ranked, relevant = random_problem(0)
@@ -148,5 +159,7 @@ def test_other_bad_input_is_refused() -> None:
             ranking_metrics(bad, relevant, 3)
     with pytest.raises(InputError, match="relevant must be a sparse users × items matrix, got ndarray"):
         ranking_metrics(ranked, relevant.toarray(), 3)
+    with pytest.raises(InputError, match="fill up with −1"):
+        ranking_metrics([[1, 2, 3], [1]], relevant, 1)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="metrics must be one of 'standard', 'paper'"):
         ranking_metrics(ranked, relevant, 3, "mine")  # type: ignore[arg-type]

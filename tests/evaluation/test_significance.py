@@ -101,6 +101,15 @@ def test_bad_input_is_refused() -> None:
         holm([float("nan")])
     with pytest.raises(InputError, match="at least one value"):
         bootstrap_interval(np.array([]))
+    for bad in (["a"], [[0.1]]):
+        with pytest.raises(InputError, match="must be"):
+            holm(bad)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="must be"):
+            bootstrap_interval(bad)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="finite ones"):
+        bootstrap_interval(np.array([1.7e308, 1.7e308]))
+    with pytest.raises(InputError, match="samples must be a whole number"):
+        bootstrap_interval(np.array([1.0]), samples=0)
     with pytest.raises(InputError, match="at least one value, and finite ones"):
         bootstrap_interval(np.array([np.nan]))
     with pytest.raises(InputError, match="level must be a finite number from 0 to 1; got 95"):

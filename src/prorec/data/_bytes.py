@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from prorec.data._files import opened
 
 _CHUNK = 1 << 22
-_LF, _CR, _SPACE, _QUOTE, _PLUS, _MINUS, _ZERO, _NINE, _X, _SMALL_X = (np.uint8(code) for code in b'\n\r "+-09Xx')
+_LF, _CR, _TAB, _SPACE, _QUOTE = (np.uint8(code) for code in b'\n\r\t "')
+_PLUS, _MINUS, _ZERO, _NINE, _X, _SMALL_X = (np.uint8(code) for code in b"+-09Xx")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,6 @@ def _has_odd(before: NDArray[np.uint8], here: NDArray[np.uint8], after: NDArray[
         ends = (right == separator) | (right == _LF) | (right == _CR) | (right == _QUOTE)
         zero = (this == _ZERO) & (((right >= _ZERO) & (right <= _NINE)) | (right == _X) | (right == _SMALL_X))
         sign = (this == _PLUS) | ((this == _MINUS) & (right == _ZERO))
-        blank = (this == _SPACE) & (separator != _SPACE)
+        blank = ((this == _SPACE) | (this == _TAB)) & (this != separator)
         found |= (begins & (zero | sign | blank)) | (ends & blank)
     return found

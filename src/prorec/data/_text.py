@@ -124,19 +124,19 @@ class TextFile:
         id_columns = {role: chosen[role] for role in ("user", "item")}
         types |= dict.fromkeys(id_columns, pa.string())
         if ids == "auto" and not self._look.has_odd_integers:
-            sample = self._parsed(id_columns, types, pa.py_buffer(self._head))
+            head = pa.BufferReader(self._head)
+            try:
+                sample = self._parse(head, id_columns, types, self._has_quoted_newlines, len(self._head))
+            except pa.ArrowInvalid:
+                return types  # cut inside a row, perhaps: text will do until all of it is read
             types |= {role: _as_integers(sample.column(at)).type for at, role in enumerate(id_columns)}
         return types
 
-    def _parsed(
-        self, chosen: dict[str, int], types: dict[str, pa.DataType], source: pa.Buffer | None = None
-    ) -> pa.Table:
-        """The whole file, or some bytes of it; where a first reading of it failed, read more carefully."""
+    def _parsed(self, chosen: dict[str, int], types: dict[str, pa.DataType]) -> pa.Table:
+        """The whole file; where a first reading of it failed, read more carefully."""
         has_newlines, block_size = self._has_quoted_newlines, _HEAD_BYTES
         while True:
             try:
-                if source is not None:
-                    return self._parse(pa.BufferReader(source), chosen, types, has_newlines, block_size)
                 if not is_gzipped(self.path):
                     with pa.OSFile(str(self.path)) as plain:
                         return self._parse(plain, chosen, types, has_newlines, block_size)
@@ -187,8 +187,8 @@ class TextFile:
         found = False
         try:
             for line, row in rows:
-                inside = [each for field in row if "\n" in field for each in field.split("\n")[1:-1]]
-                found = found or any("\n" in field for field in row)
+                inside = [each for field in row for each in field.splitlines()[1:-1]]
+                found = found or any(_has_line_break(field) for field in row)
                 if any(each.count(self.separator) == len(self._first[1]) - 1 for each in inside):
                     warnings.warn(
                         f"{self.path}: what is in quotes from line {line} on looks like rows of its own; they are read "
@@ -206,7 +206,7 @@ class TextFile:
         last, row = 0, [""]
         for last, row in self._rows():  # noqa: B007 - it is the last that counts
             pass
-        if any("\n" in field for field in row):
+        if any(_has_line_break(field) for field in row):
             raise InputError(f"line {last}: a quotation mark is opened and never closed")
 
     def _explained(self, error: pa.ArrowInvalid, role: str | None, chosen: dict[str, int]) -> InputError:
@@ -246,6 +246,10 @@ class TextFile:
             except csv.Error as error:
                 raise InputError(f"line {begins}: {error}") from error
             text.detach()
+
+
+def _has_line_break(field: str) -> bool:
+    return "\n" in field or "\r" in field
 
 
 def _as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -18,7 +18,7 @@ Pairs = NDArray[np.int64]
 """Pairs as single numbers, user · n_items + item."""
 
 _ROUNDS = 100
-_PATIENCE = 10  # rounds without getting any nearer
+_PATIENCE = 100  # rounds of swapping in vain
 _LISTABLE = 5_000_000_000  # pairs that may be listed when drawing at random no longer finds a free one
 _BLOCK = 4_000_000  # of them at a time
 
@@ -75,9 +75,7 @@ def inject_noise(interactions: Interactions, level: float, kind: Kind = "uniform
 
 def _unobserved(clean: Interactions, count: int, kind: Kind, rng: np.random.Generator) -> Pairs:
     """`count` distinct pairs that are neither observed nor held out, drawn one after the other."""
-    taken = _known(clean)
-    if count > (free := clean.n_users * clean.n_items - len(taken)):
-        raise InputError(f"level asks for {count:,} false interactions, but only {free:,} pairs are free")
+    taken = _check_room(clean, count)
     noise = np.empty(0, dtype=np.int64)
     for _ in range(_ROUNDS):
         missing = count - len(noise)
@@ -103,18 +101,20 @@ def _enumerated(clean: Interactions, taken: Pairs, count: int, kind: Kind, rng: 
     The pairs with the least e/w, e exponential, are a draw without replacement with probabilities in proportion
     to w. Users are taken in blocks, so that only the best so far and one block are in memory.
     """
-    if clean.n_users * clean.n_items > _LISTABLE:
+    activity, popularity = clean.activity, clean.popularity
+    active = np.flatnonzero(activity)
+    if len(active) * clean.n_items > _LISTABLE:
         raise InputError(
             f"{count:,} false interactions found no free pair by chance, and the pairs are too many to list"
         )
     best, best_key = np.empty(0, dtype=np.int64), np.empty(0)
     step = max(1, _BLOCK // clean.n_items)
-    for begin in range(0, clean.n_users, step):
-        end = min(begin + step, clean.n_users)
-        free = _free_of(np.arange(begin * clean.n_items, end * clean.n_items), taken)
-        weight = clean.activity[free // clean.n_items].astype(np.float64)
+    for begin in range(0, len(active), step):
+        users = active[begin : begin + step, None].astype(np.int64)
+        free = _free_of((users * clean.n_items + np.arange(clean.n_items)).ravel(), taken)
+        weight = activity[free // clean.n_items].astype(np.float64)
         if kind == "popularity":
-            weight *= clean.popularity[free % clean.n_items]
+            weight *= popularity[free % clean.n_items]
         free, weight = free[weight > 0], weight[weight > 0]
         best = np.concatenate([best, free])
         best_key = np.concatenate([best_key, rng.exponential(size=len(free)) / weight])
@@ -171,64 +171,49 @@ def _times_between(clean: Interactions, users: NDArray[np.int32], rng: np.random
 
 
 def _swapped(clean: Interactions, count: int, rng: np.random.Generator) -> NoisyInteractions:
-    """Exchange the items of `count` true interactions among themselves, so that none is true any more.
+    """Let pairs of interactions exchange their items until `count` are false.
 
-    Where that cannot be done for some of them, other true interactions are chosen in their place.
+    Each round draws pairs at random; two interactions exchange where both new pairs are free. A true one and a false
+    one may exchange too: then one more is false.
     """
-    taken = _known(clean)
-    chosen = rng.choice(len(clean), size=count, replace=False)
-    items = rng.permutation(clean.item_codes[chosen])
-    fewest, since = count + 1, 0
-    while len(bad := _exchange(clean.user_codes[chosen].astype(np.int64) * clean.n_items, items, taken, rng)):
-        is_other = np.ones(len(clean), dtype=bool)
-        is_other[chosen] = False
-        others = np.flatnonzero(is_other)
-        since = 0 if len(bad) < fewest else since + 1
-        fewest = min(fewest, len(bad))
-        if since == 3 * _PATIENCE or not len(others):
-            raise InputError(
-                f"no way was found to swap {count:,} of {len(clean):,} interactions onto pairs that are free: "
-                "some items were taken by nearly everybody. Lower the level"
-            )
-        for position, other in zip(bad, rng.permutation(others), strict=False):
-            # Its own item goes out of the game with it: who holds that one now gets the item it leaves.
-            holder = np.argmax(items == clean.item_codes[chosen[position]])
-            items[holder] = items[position]
-            chosen[position], items[position] = other, clean.item_codes[other]
+    taken = _check_room(clean, count)
+    base = clean.user_codes.astype(np.int64) * clean.n_items
+    items = clean.item_codes.copy()
     is_noise = np.zeros(len(clean), dtype=bool)
-    is_noise[chosen] = True
-    swapped = clean.item_codes.copy()
-    swapped[chosen] = items
-    kept = clean.part(~is_noise)  # knows the swapped ones as held out
-    return _built(kept, clean.user_codes, swapped, clean.matrix.data, dict(clean.columns), is_noise)
-
-
-def _exchange(base: Pairs, items: NDArray[np.int32], taken: Pairs, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Let items change places until no pair `base + items` is taken or there twice; return where that failed.
-
-    Each one that is badly placed tries a random other one, and they change where that leaves both well.
-    """
-    fewest, since = len(items) + 1, 0
-    is_taken = ~_is_free(base + items, taken)
-    while True:
-        is_bad = np.ones(len(items), dtype=bool)
-        is_bad[np.unique(base + items, return_index=True)[1]] = False  # all but the first of equal pairs
-        is_bad |= is_taken
-        bad = np.flatnonzero(is_bad)
-        since = 0 if len(bad) < fewest else since + 1
-        fewest = min(fewest, len(bad))
-        if not len(bad) or since == _PATIENCE:
-            return bad
-        one, other = bad, rng.permutation(len(items))[: len(bad)]
-        # No position takes part in two exchanges at once.
-        first = np.zeros(2 * len(one), dtype=bool)
-        first[np.unique(np.stack([one, other], axis=1), return_index=True)[1]] = True
-        alone = first.reshape(-1, 2).all(axis=1)
-        one, other = one[alone], other[alone]
-        well = _is_free(base[one] + items[other], taken) & _is_free(base[other] + items[one], taken)
+    rounds_in_vain = 0
+    while missing := count - np.count_nonzero(is_noise):
+        if rounds_in_vain == _PATIENCE:
+            raise InputError(
+                f"no way was found to swap {count:,} of {len(clean):,} interactions onto pairs that are free; only "
+                f"{count - missing:,} could be. Lower the level"
+            )
+        noise = np.sort(base[is_noise] + items[is_noise])
+        drawn = _first_of_each(rng.integers(len(clean), size=4 * missing + 64))
+        one, other = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 : 2 * (len(drawn) // 2)]
+        new = np.stack([base[one] + items[other], base[other] + items[one]])
+        gain = 2 - (is_noise[one].astype(np.int64) + is_noise[other])
+        first = np.zeros(new.size, dtype=bool)
+        first[np.unique(new, return_index=True)[1]] = True
+        well = (gain > 0) & (_is_free(new, taken) & _is_free(new, noise) & first.reshape(new.shape)).all(axis=0)
+        if missing == 1:
+            well &= gain == 1
+        well &= np.cumsum(np.where(well, gain, 0)) <= missing
         one, other = one[well], other[well]
         items[one], items[other] = items[other], items[one]
-        is_taken[one] = is_taken[other] = False
+        is_noise[one] = is_noise[other] = True
+        rounds_in_vain = 0 if len(one) else rounds_in_vain + 1
+    kept = clean.part(~is_noise)  # knows the swapped ones as held out
+    return _built(kept, clean.user_codes, items, clean.matrix.data, dict(clean.columns), is_noise)
+
+
+def _check_room(clean: Interactions, count: int) -> Pairs:
+    """The pairs that are taken, after a look at whether users who do anything have enough others."""
+    taken = _known(clean)
+    active = clean.activity > 0
+    free = int(active.sum()) * clean.n_items - int(np.count_nonzero(active[taken // max(clean.n_items, 1)]))
+    if count > free:
+        raise InputError(f"level asks for {count:,} false interactions, but only {free:,} pairs are free")
+    return taken
 
 
 def _built(
@@ -262,7 +247,7 @@ def _free_of(pairs: Pairs, taken: Pairs) -> Pairs:
 def _is_free(pairs: Pairs, taken: Pairs) -> NDArray[np.bool_]:
     """Which pairs are not among the taken ones, which are sorted."""
     if not len(taken):
-        return np.ones(len(pairs), dtype=bool)
+        return np.ones(pairs.shape, dtype=bool)
     nearest = taken[np.minimum(np.searchsorted(taken, pairs), len(taken) - 1)]
     return np.asarray(nearest != pairs)
 

@@ -106,7 +106,7 @@ def split_leave_out(
     A user who would be left with nothing to learn from is not tested: with k + k_valid interactions or fewer,
     all of them train.
     """
-    k, k_valid = whole("k", k, 1), whole("k_valid", k_valid, 0)
+    k, k_valid = (min(whole(*each), len(interactions)) for each in (("k", k, 1), ("k_valid", k_valid, 0)))
     enough = interactions.activity > k + k_valid
     rank = _rank_from_last(interactions, order, seed)
     return _cut(interactions, rank, np.where(enough, k, 0), np.where(enough, k + k_valid, 0))
@@ -147,7 +147,7 @@ def _as_time(name: str, point: Any, times: NDArray[Any]) -> Any:
 
 def _checked_ratios(ratios: Sequence[float]) -> tuple[Fraction, Fraction, Fraction]:
     """The shares of train, valid and test, as the decimal numbers that were typed: .29 of 100 is 29, not 28."""
-    if not isinstance(ratios, Iterable) or len(ratios) not in (2, 3):
+    if not isinstance(ratios, Iterable) or len(ratios := list(ratios)) not in (2, 3):
         raise InputError(f"ratios must be (train, valid, test) or (train, test); got {ratios!r}")
     typed = [number("each of the ratios", ratio, 0, 1) for ratio in ratios]
     if abs(sum(typed) - 1) > 1e-6:

@@ -52,7 +52,8 @@ def _sink(path: Path, gzipped: bool) -> Iterator[BinaryIO]:
 
 def _needs_quotes(interactions: Interactions, separator: str) -> bool:
     pattern = f'["\\r\\n{separator}]'
-    columns = [pa.array(ids) for ids in (interactions.users, interactions.items) if ids.dtype == object]
+    both = (interactions.users, interactions.items)
+    columns = [pa.array(ids, pa.large_string()) for ids in both if ids.dtype == object]
     return any(pc.any(pc.match_substring_regex(column, pattern)).as_py() for column in columns)
 
 

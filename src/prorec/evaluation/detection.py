@@ -70,7 +70,7 @@ def detection_metrics(
         raise InputError(f"{n_noise} of {n} interactions are noise: there must be some of each kind to tell them apart")
     budget = n_noise if budget is None else whole("budget", budget, 1, n, "the number of interactions")
     at_hit_ratio = number("at_hit_ratio", at_hit_ratio, 0, 1)
-    bins = whole("bins", bins, 1)
+    bins = whole("bins", bins, 1, 1_000_000)
 
     flagged, caught = _curve(scores, truth)
     recall = caught / n_noise

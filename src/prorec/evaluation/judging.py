@@ -51,7 +51,7 @@ class Evaluation:
 
     def by_activity(self, train: Interactions, n_strata: int = 4) -> list[Stratum]:
         """Means over users of like activity in `train`, least active first, in strata of about equal size."""
-        n_strata = whole("n_strata", n_strata, 1)
+        n_strata = min(whole("n_strata", n_strata, 1), len(self.users))
         rows = train.user_positions(self.users)
         if (rows < 0).any():
             raise InputError(f"user {self.users[int(np.argmax(rows < 0))]!r} is not in the training data")

@@ -10,6 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from prorec._pairs import as_coo
 from prorec.errors import InputError, one_of, whole
 from prorec.evaluation.metrics import FAMILIES, Family, Hits, Values
 
@@ -31,13 +32,15 @@ def ranking_metrics(
     array([0.5])
     """
     one_of("metrics", metrics, tuple(FAMILIES))
-    if not issparse(relevant):
+    if not issparse(relevant) or relevant.ndim != 2:
         raise InputError(f"relevant must be a sparse users × items matrix, got {type(relevant).__name__}")
     if not isinstance(relevant, csr_array) or not relevant.has_canonical_format:
-        relevant = csr_array(relevant)
-        relevant.sum_duplicates()
+        relevant = csr_array(as_coo(relevant))  # of its own: duplicates are summed in it
     lengths = checked_lengths(k, relevant.shape[1])
-    ranked, n_items = np.asarray(ranked), relevant.shape[1]
+    try:
+        ranked, n_items = np.asarray(ranked), relevant.shape[1]
+    except ValueError as error:
+        raise InputError("ranked must have as many items for each user; fill up with −1") from error
     if ranked.ndim != 2 or ranked.shape[0] != relevant.shape[0] or ranked.shape[1] < lengths[-1]:
         raise InputError(f"ranked must be {relevant.shape[0]} users × at least {lengths[-1]} items, got {ranked.shape}")
     if ranked.dtype.kind not in "iu" or (ranked.size and not -1 <= ranked.min() <= ranked.max() < n_items):
@@ -58,9 +61,9 @@ def ranking_metrics(
 
 def checked_lengths(k: int | Iterable[int], n_items: int) -> list[int]:
     """List lengths in order: whole numbers between 1 and the size of the catalogue."""
-    lengths = {
-        whole("k", length, 1, n_items, "the number of items") for length in (k if isinstance(k, Iterable) else [k])
-    }
+    is_one = not isinstance(k, Iterable) or (isinstance(k, np.ndarray) and not k.ndim)
+    several: Iterable[Any] = [k] if is_one else k  # type: ignore[assignment]
+    lengths = {whole("k", length, 1, n_items, "the number of items") for length in several}
     if not lengths:
         raise InputError("k must name at least one list length")
     return sorted(lengths)

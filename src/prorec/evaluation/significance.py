@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prorec._random import generator
-from prorec.errors import InputError, number
+from prorec.errors import InputError, number, whole
 
 if TYPE_CHECKING:
     from prorec.evaluation.judging import Evaluation
@@ -96,7 +96,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]  # 3 × .01, then 2 × .03, then max(.06, 1 × .04)
     [0.03, 0.06, 0.06]
     """
-    p = np.asarray(p_values, dtype=np.float64)
+    p = _one_row("p-values", p_values)
     if not ((p >= 0) & (p <= 1)).all():
         raise InputError("p-values must lie between 0 and 1")
     order = np.argsort(p, kind="stable")
@@ -115,9 +115,10 @@ def bootstrap_interval(
     >>> 0.38 < low < 0.42 and 0.58 < high < 0.62
     True
     """
-    values = np.asarray(values, dtype=np.float64)
-    if not len(values) or not np.isfinite(values).all():
+    values = _one_row("values", values)
+    if not len(values) or not np.abs(values).max() < 1e300:
         raise InputError("an interval needs at least one value, and finite ones")
+    samples = whole("samples", samples, 1)
     level = number("level", level, 0, 1)
     rng = generator(seed)
     distinct, counts = np.unique(values, return_counts=True)
@@ -135,6 +136,16 @@ def bootstrap_interval(
     tail = (1 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def _one_row(name: str, values: Any) -> NDArray[np.float64]:
+    try:
+        row = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers: {error}") from error
+    if row.ndim != 1:
+        raise InputError(f"{name} must be a plain list of numbers, not of shape {row.shape}")
+    return row
 
 
 def _paired_t(gain: NDArray[np.float64]) -> float:
