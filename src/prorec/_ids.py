@@ -171,10 +171,13 @@ def _look_up(values: NDArray[np.int64], low: int, count_up_to: NDArray[np.int32]
 def _encode_text(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
-    try:
-        coded = (column if pa.types.is_dictionary(column.type) else column.dictionary_encode()).unify_dictionaries()
-    except pa.ArrowException:  # more values in all chunks together than the index type of one can count
-        coded = column.cast(column.type.value_type).dictionary_encode()
+    if pa.types.is_dictionary(column.type):
+        try:
+            coded = column.unify_dictionaries()
+        except pa.ArrowInvalid:  # more values in all chunks together than the index type of one can count
+            coded = column.cast(column.type.value_type).dictionary_encode()
+    else:
+        coded = column.dictionary_encode()  # has one dictionary for all chunks; to unify that again is slow
     coded = coded.combine_chunks()
     codes = coded.indices.to_numpy(zero_copy_only=False)
     used = np.bincount(codes, minlength=len(coded.dictionary)) > 0

@@ -180,7 +180,9 @@ class TextFile:
         # Looking costs little; Arrow reads such files in one thread, so it is not told to without need.
         if self._look.n_quotes % 2:
             self._check_quotes()
-        return b'"' in self._head and self._has_line_breaks_in_quotes(self._rows(self._head))
+        # A line on which a quote stays open has an odd number of them.
+        is_open = any(line.count(b'"') % 2 for line in self._head.splitlines() if b'"' in line)
+        return is_open and self._has_line_breaks_in_quotes(self._rows(self._head))
 
     def _has_line_breaks_in_quotes(self, rows: Iterator[tuple[int, list[str]]]) -> bool:
         """Whether there are line breaks inside quotes; with a warning where they look like rows that were swallowed."""
