@@ -329,6 +329,9 @@ def test_ids_that_differ_only_in_type_are_refused() -> None:
     with pytest.raises(InputError, match="item ids are integers on one side"):
         numbers.with_item_info(names={"1": "One"})
     assert numbers.user_positions(np.int8([2])).tolist() == [1]
+    assert numbers.user_positions(user for user in (2, 9)).tolist() == [1, -1]
+    with pytest.raises(InputError, match="must be given as a list of ids"):
+        numbers.user_positions(np.array([[1]]))
     with pytest.raises(InputError, match="users must be given as a list of ids, got '1'"):
         text.user_positions("1")
     with pytest.raises(InputError, match="must be integers or text"):

@@ -6,6 +6,7 @@ order of its rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ def _kind(kind: pa.DataType) -> str:
 
 
 def _column_of(ids: Any, role: str) -> pa.ChunkedArray:
-    if isinstance(ids, str) or not hasattr(ids, "__iter__") or np.ndim(ids) != 1:
+    if isinstance(ids, str) or not isinstance(ids, Iterable) or (isinstance(ids, np.ndarray) and ids.ndim != 1):
         raise InputError(f"{role}s must be given as a list of ids, got {ids!r}")
     values = ids if isinstance(ids, (np.ndarray, list)) else list(ids)
     try:

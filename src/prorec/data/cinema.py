@@ -173,7 +173,7 @@ def _make_block(
         kept_origin = np.concatenate([kept_origin, origin[good]])
         user, origin = user[~good], origin[~good]
 
-    order = np.sort(_in_proportion(kept_origin, shares, rng))
+    order = _in_proportion(kept_origin, shares, rng)
     order = order[np.argsort(kept[order])]
     user, film = np.divmod(kept[order], n_items)
     joined = _EPOCH + rng.integers(0, 700 * _DAY, size=n_users)

@@ -24,7 +24,7 @@ def movielens_100k(folder: Path) -> Interactions:
     """`u.data`: user, item, rating, time, between tabs. `u.item`: names and 0/1 flags of genres, latin-1."""
     path = plain_or_gzipped(folder, "u.data")
     ratings = read_interactions(path, header=False, separator="\t", rating_col=2, timestamp_col=3, duplicates="error")
-    genres = [line.split("|")[0] for line in _lines(folder, "u.genre") if line]
+    genres = [line.split("|")[0] for line in _lines(folder, "u.genre")]
     names, categories = {}, {}
     for line in _lines(folder, "u.item"):
         item, name, _, _, _, *flags = line.split("|")

@@ -43,7 +43,9 @@ class DataSet:
 
 _MOVIELENS_LICENCE = "Research use; no redistribution without permission; no commercial use (GroupLens README)"
 _DEEPCF = "https://raw.githubusercontent.com/familyld/DeepCF/master/Data"
-_LIGHTGCNPP = "https://raw.githubusercontent.com/geon0325/LightGCNpp/master/data/gowalla"
+_LIGHTGCNPP = (
+    "https://raw.githubusercontent.com/geon0325/LightGCNpp/a18af1e1f65dc4b6a432ce5aeaae5bbe75ac1c2e/data/gowalla"
+)
 _AMAZON_LICENCE = "No licence is stated; derived from Amazon product reviews, for research"
 _AMAZON_CITATION = (
     "Z.-H. Deng, L. Huang, C.-D. Wang, J.-H. Lai, P. S. Yu. DeepCF: A Unified Framework of Representation Learning "
