@@ -1,21 +1,24 @@
 """Find the clicks that don't belong, and train recommenders that are not misled by them."""
 
-from prorec import models
+from prorec import models, transport
 from prorec.data.cinema import make_cinema
 from prorec.data.noise import inject_noise
 from prorec.data.readers import read_interactions
 from prorec.data.registry import load_dataset
 from prorec.data.splits import split_at_time, split_by_user, split_globally, split_leave_out
 from prorec.data.writers import write_interactions
-from prorec.errors import DataWarning, DownloadError, InputError
+from prorec.errors import ConvergenceWarning, DataWarning, DownloadError, InputError
 from prorec.evaluation import compare, detection_metrics, evaluate, ranking_metrics
+from prorec.factors import Factors
 from prorec.interactions import Interactions
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConvergenceWarning",
     "DataWarning",
     "DownloadError",
+    "Factors",
     "InputError",
     "Interactions",
     "__version__",
@@ -32,5 +35,6 @@ __all__ = [
     "split_by_user",
     "split_globally",
     "split_leave_out",
+    "transport",
     "write_interactions",
 ]

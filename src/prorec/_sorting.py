@@ -6,7 +6,6 @@ threads. The kernels let go of the interpreter lock, so plain threads run them s
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -15,10 +14,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from prorec._threads import CORES
+
 Codes = NDArray[np.int32]
 Keys = NDArray[np.int64]
 
-N_THREADS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+N_THREADS = min(8, CORES)  # more would wait for memory
 _DIGIT_BITS = 12  # 4,096 places to write to at once still fit the cache
 
 

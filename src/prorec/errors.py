@@ -32,6 +32,10 @@ class DataWarning(UserWarning):
     """The data was usable, but something in it deserves a look."""
 
 
+class ConvergenceWarning(UserWarning):
+    """An iteration stopped before it was as exact as it should be; the message has the numbers."""
+
+
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Refuse a choice that is not among the allowed ones.
 

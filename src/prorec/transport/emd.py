@@ -1,0 +1,66 @@
+"""Exact optimal transport, without entropy: the earth mover's plan (Eq. 1)."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from prorec.errors import ConvergenceWarning, InputError, number
+from prorec.factors import Factors
+from prorec.transport.blocks import blocks_of
+from prorec.transport.marginals import Marginals
+from prorec.transport.plan import SparsePlan
+from prorec.transport.scores import ScoreFunction, in_parts
+
+# What POT's network simplex was measured to take, on problems of 500 × 500 to 4,000 × 4,000 and on Amazon Music.
+_BYTES_PER_PAIR = 42
+_SECONDS_PER_PAIR = 5e-9  # times the square root of users + items; between half and twice that
+MEMORY = 8e9
+"""How many bytes the solver may take, unless the caller says otherwise."""
+
+
+def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float = MEMORY) -> SparsePlan:
+    """The plan of least cost Σ −S_ij·π_ij that meets both marginals exactly, by POT's network simplex.
+
+    Takes popularity marginals, or uniform ones as in Eq. 1. The solver needs the whole cost matrix, so this is for
+    small problems; a plan has at most users + items − 1 pairs with any mass.
+
+    Parameters
+    ----------
+    scores : S = −M, higher is better; factors, or a function from row numbers to a block of scores
+    marginals : p over items and q over users
+    memory : how many bytes it may take; a larger problem is refused with an estimate
+    """
+    memory = number("memory", memory, 0)
+    n_users, n_items = marginals.shape if isinstance(marginals, Marginals) else (0, 0)
+    needed = _BYTES_PER_PAIR * n_users * n_items
+    seconds = _SECONDS_PER_PAIR * n_users * n_items * np.sqrt(n_users + n_items)
+    if needed > memory:
+        raise InputError(
+            f"memory must be at least {needed / 1e9:,.1f} GB for the exact plan of {n_users:,} × {n_items:,}, "
+            f"got {memory / 1e9:,.1f} GB; it would take about {_in_words(seconds)}. relaxed() and sinkhorn() stream"
+        )
+    blocks = blocks_of(scores, marginals, 1.0, min(memory, 256e6))
+    users, items = np.flatnonzero(marginals.users), np.flatnonzero(marginals.items)
+    cost = np.empty((len(users), len(items)))
+    for part in in_parts(np.arange(len(users)), 64):
+        cost[part] = -blocks.scores.double(users[part])[:, items]
+    from ot.lp import emd as solve  # takes seconds to import
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dense, log = solve(marginals.users[users], marginals.items[items], cost, numItermax=2**31 - 1, log=True)
+    if log["warning"] is not None:
+        warnings.warn(f"emd may not be exact: {log['warning']}", ConvergenceWarning, stacklevel=2)
+    rows, columns = np.nonzero(dense)
+    plan = csr_array((dense[rows, columns], (users[rows], items[columns])), shape=marginals.shape)
+    return SparsePlan(plan, marginals)
+
+
+def _in_words(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:,.0f} seconds"

@@ -1,0 +1,1 @@
+"""The arithmetic that runs over every user–item pair."""

@@ -1,0 +1,221 @@
+"""A transport plan π, users × items, that is never whole in memory unless somebody asks for that."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from prorec.errors import InputError, number
+from prorec.transport.blocks import MEMORY, Blocks, Progress
+from prorec.transport.kernels import cpu
+from prorec.transport.marginals import Marginals
+from prorec.transport.scores import Rows, in_parts
+from prorec.transport.thresholds import Matching, Threshold, as_k
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MarginalErrors:
+    """How far a plan's sums are from the marginals: Σ|sum − wanted|, which is 0 at best and 2 for disjoint plans."""
+
+    users: float
+    items: float
+
+
+class Plan(ABC):
+    """What every solver answers with.
+
+    Attributes
+    ----------
+    marginals : the marginals it was made for
+    """
+
+    marginals: Marginals
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users, items."""
+        return self.marginals.shape
+
+    @abstractmethod
+    def rows(self, users: ArrayLike) -> NDArray[np.float64]:
+        """π for some users, given by row number: one row for each, with all items."""
+
+    @abstractmethod
+    def values(self, users: ArrayLike, items: ArrayLike) -> Vector:
+        """π at single pairs, given by row and column number."""
+
+    @abstractmethod
+    def match(
+        self, observed: csr_array, threshold: Threshold = "personal", progress: Progress | None = None
+    ) -> Matching:
+        """Each user's threshold, and each observed pair's share of its user's mass."""
+
+    @abstractmethod
+    def _blocks(self) -> Iterator[Rows]:
+        """All users, in blocks small enough to ask for their rows."""
+
+    def marginal_errors(self) -> MarginalErrors:
+        """How far the sums by user and by item are from the marginals."""
+        by_user, by_item = np.zeros(self.shape[0]), np.zeros(self.shape[1])
+        for users in self._blocks():
+            rows = self.rows(users)
+            by_user[users] = rows.sum(axis=1)
+            by_item += rows.sum(axis=0)
+        return MarginalErrors(
+            float(np.abs(by_user - self.marginals.users).sum()), float(np.abs(by_item - self.marginals.items).sum())
+        )
+
+    def to_dense(self, memory: float = MEMORY) -> NDArray[np.float64]:
+        """The whole of π, where it fits into so many bytes."""
+        n_users, n_items = self.shape
+        needed = 8 * n_users * n_items
+        if needed > number("memory", memory, 0):
+            raise InputError(
+                f"memory must be at least {needed:,} bytes for a dense plan of {n_users:,} × {n_items:,}; "
+                f"got {memory:,.0f}. rows() and values() give parts of it"
+            )
+        dense = np.empty(self.shape)
+        for users in self._blocks():
+            dense[users] = self.rows(users)
+        return dense
+
+    def _positions(self, name: str, given: ArrayLike) -> Rows:
+        count = self.shape[name == "items"]
+        positions = np.asarray(given)
+        if positions.size == 0:
+            return np.empty(0, dtype=np.intp)
+        if positions.ndim != 1 or positions.dtype.kind not in "iu":
+            raise InputError(f"{name} must be a list of whole numbers, counting from 0")
+        if positions.min() < 0 or positions.max() >= count:
+            raise InputError(f"{name} must be from 0 to {count - 1}; got {positions.min()} to {positions.max()}")
+        return positions.astype(np.intp, copy=False)
+
+    def _pairs(self, users: ArrayLike, items: ArrayLike) -> tuple[Rows, Rows]:
+        rows, columns = self._positions("users", users), self._positions("items", items)
+        if len(rows) != len(columns):
+            raise InputError(f"users and items must come in pairs; got {len(rows)} users and {len(columns)} items")
+        return rows, columns
+
+    def _checked(self, observed: Any) -> csr_array:
+        matrix = csr_array(observed)
+        if matrix.shape != self.shape:
+            raise InputError(f"observed is {matrix.shape}, users × items, but the plan is {self.shape}")
+        return matrix
+
+
+class ScaledPlan(Plan):
+    """A plan in closed form: log π_ij = S_ij/γ + f_i + max(A_j, B_i).
+
+    Relaxed plans have no f, Sinkhorn's have no B (−∞, that is). Asking for rows or values computes them in double
+    precision from the scores.
+    """
+
+    def __init__(
+        self, blocks: Blocks, marginals: Marginals, user_offset: Vector, user_potential: Vector, item_potential: Vector
+    ) -> None:
+        self.marginals = marginals
+        self.user_offset = user_offset
+        self.user_potential = user_potential
+        self.item_potential = item_potential
+        self._all = blocks
+
+    def rows(self, users: ArrayLike) -> NDArray[np.float64]:
+        """π for some users, given by row number."""
+        rows = self._positions("users", users)
+        if not len(rows):
+            return np.empty((0, self.shape[1]))
+        block = self._all.scores.double(rows)
+        block += np.maximum(self.item_potential, self.user_potential[rows, None])
+        block += self.user_offset[rows, None]
+        return np.exp(block, out=block)
+
+    def values(self, users: ArrayLike, items: ArrayLike) -> Vector:
+        """π at single pairs, given by row and column number."""
+        rows, columns = self._pairs(users, items)
+        potential = np.maximum(self.item_potential[columns], self.user_potential[rows])
+        values: Vector = np.exp(self._all.scores.at(rows, columns) + potential + self.user_offset[rows])
+        return values
+
+    def match(
+        self, observed: csr_array, threshold: Threshold = "personal", progress: Progress | None = None
+    ) -> Matching:
+        """Each user's threshold, and each observed pair's share of its user's mass: one pass over the scores."""
+        matrix, k = self._checked(observed), as_k(threshold)
+
+        def step(rows: Rows, block: cpu.Block) -> tuple[Any, ...]:
+            part = matrix[rows]
+            return cpu.match(
+                block, self.user_potential[rows], self.item_potential, k, part.indptr.astype(np.int64), part.indices
+            )
+
+        matching = Matching.empty(matrix)
+        for rows, (kappa, value, shares) in self._all.each(step, _concatenated, progress):
+            matching.kappa[rows], matching.threshold[rows] = kappa, value
+            matching.shares[_places(matrix.indptr, rows)] = shares
+        return matching
+
+    def _blocks(self) -> Iterator[Rows]:
+        for rows in self._all.rows:
+            yield from in_parts(rows)
+
+
+class SparsePlan(Plan):
+    """A plan with few pairs that have any mass, as exact solutions are."""
+
+    def __init__(self, matrix: csr_array, marginals: Marginals) -> None:
+        self.matrix = matrix
+        self.marginals = marginals
+
+    def rows(self, users: ArrayLike) -> NDArray[np.float64]:
+        """π for some users, given by row number."""
+        return np.asarray(self.matrix[self._positions("users", users)].toarray())
+
+    def values(self, users: ArrayLike, items: ArrayLike) -> Vector:
+        """π at single pairs, given by row and column number."""
+        rows, columns = self._pairs(users, items)
+        return np.asarray(self.matrix[rows, columns]).ravel() if len(rows) else np.empty(0)
+
+    def match(
+        self, observed: csr_array, threshold: Threshold = "personal", progress: Progress | None = None
+    ) -> Matching:
+        """Each user's threshold, and each observed pair's share of its user's mass."""
+        matrix, k = self._checked(observed), as_k(threshold)
+        matching = Matching.empty(matrix)
+        blocks = list(self._blocks())
+        for number_done, users in enumerate(blocks, 1):
+            part = matrix[users]
+            rows = self.rows(users)
+            rows /= np.maximum(
+                rows.max(axis=1, keepdims=True), np.finfo(np.float64).tiny
+            )  # so that float32 can hold them
+            result = cpu.match_plan(rows, k, part.indptr.astype(np.int64), part.indices)
+            matching.kappa[users], matching.threshold[users], shares = result
+            matching.shares[_places(matrix.indptr, users)] = shares
+            if progress is not None:
+                progress(number_done, len(blocks))
+        return matching
+
+    def _blocks(self) -> Iterator[Rows]:
+        n_users, n_items = self.shape
+        rows = max(1, int(MEMORY / (24 * n_items)))
+        for begin in range(0, n_users, rows):
+            yield np.arange(begin, min(begin + rows, n_users))
+
+
+def _concatenated(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(np.concatenate(both) for both in zip(first, second, strict=True))
+
+
+def _places(indptr: NDArray[Any], rows: Rows) -> NDArray[np.intp]:
+    """Where the entries of some rows of a sparse matrix lie, row after row."""
+    counts = indptr[rows + 1] - indptr[rows]
+    ends = np.cumsum(counts)
+    return np.repeat(indptr[rows] - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)

@@ -1,0 +1,56 @@
+"""From matched shares to new weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.special import expit
+
+from prorec.errors import InputError, number
+from prorec.transport.thresholds import Matching
+
+
+def labels(matching: Matching, beta: float) -> NDArray[np.float32]:
+    """r_ij = 1 / (1 + e^(−β·(ρ_ij − ρ_iκ))) for each observed pair (Eq. 22)."""
+    beta = number("beta", beta, 0)
+    with np.errstate(over="ignore"):  # a β so large that only the sign is left
+        scaled = beta * matching.margins.astype(np.float64)
+    return np.asarray(expit(scaled), dtype=np.float32)
+
+
+def relabel(
+    weights: csr_array, matching: Matching, beta: float, lam: float, original: csr_array | None = None
+) -> csr_array:
+    """New weights of the observed pairs, X ← λX + (1 − λ)·R∘X (Eq. 23).
+
+    Done again and again, that only ends at zero. With `original` = X₀ the last term is anchored, X ← λX +
+    (1 − λ)·R∘X₀, and ends where X = R∘X₀.
+
+    Parameters
+    ----------
+    weights : X, with an entry for each pair that was matched
+    matching : what `plan.match` answered for those pairs
+    beta : β, how steep the step from 0 to 1 around the threshold is
+    lam : λ, how much of the present weights is kept
+    original : X₀, the weights at the beginning
+    """
+    lam = number("lam", lam, 0, 1)
+    _same_pairs("weights", weights, matching.observed)
+    anchor = weights
+    if original is not None:
+        _same_pairs("original", original, matching.observed)
+        anchor = original
+    data = lam * weights.data + (1 - lam) * labels(matching, beta) * anchor.data
+    return csr_array((data.astype(np.float32), weights.indices, weights.indptr), shape=weights.shape)
+
+
+def _same_pairs(name: str, matrix: Any, observed: csr_array) -> None:
+    if (
+        matrix.shape != observed.shape
+        or not np.array_equal(matrix.indptr, observed.indptr)
+        or not np.array_equal(matrix.indices, observed.indices)
+    ):
+        raise InputError(f"{name} must have the entries that were matched, in the same order")

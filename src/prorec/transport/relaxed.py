@@ -1,0 +1,60 @@
+"""Relaxed transport: each of the two constraints alone has a closed-form plan (Eq. 5, 6, 7)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from prorec.errors import one_of
+from prorec.factors import Factors
+from prorec.transport.blocks import MEMORY, Progress, blocks_of
+from prorec.transport.kernels import cpu
+from prorec.transport.marginals import Marginals
+from prorec.transport.plan import ScaledPlan
+from prorec.transport.scores import Rows, ScoreFunction
+
+
+def relaxed(
+    scores: Factors | ScoreFunction,
+    marginals: Marginals,
+    gamma: float,
+    choice: Literal["max", "row", "column"] = "max",
+    *,
+    memory: float = MEMORY,
+    progress: Progress | None = None,
+) -> ScaledPlan:
+    """The relaxed plan of Eq. 7, in one pass over the scores.
+
+    With C_j = log Σ_i e^(S_ij/γ) and R_i = log Σ_j e^(S_ij/γ),
+
+        log π_ij = S_ij/γ + max(log p_j − C_j, log q_i − R_i).
+
+    Parameters
+    ----------
+    scores : S = −M, higher is better; factors, or a function from row numbers to a block of scores
+    marginals : p over items and q over users
+    gamma : γ, the weight of the entropy; small ones concentrate the plan
+    choice : `max`, the larger of two plans (the paper's); `column`, the one that meets p exactly (Eq. 5); `row`, the
+        one that meets q exactly (Eq. 6)
+    memory : how many bytes of blocks may be in memory at once
+    progress : called after each block with the number done and the number of all
+    """
+    one_of("choice", choice, ("max", "row", "column"))
+    blocks = blocks_of(scores, marginals, gamma, memory)
+
+    def step(rows: Rows, block: cpu.Block) -> tuple[cpu.Vector, cpu.Vector] | None:
+        return cpu.log_sums(block)
+
+    by_user = np.empty(marginals.shape[0])
+    by_item = np.full(marginals.shape[1], -np.inf)
+    for rows, (row_sums, column_sums) in blocks.each(step, cpu.joined, progress):
+        by_user[rows] = row_sums
+        np.logaddexp(by_item, column_sums, out=by_item)
+    nothing = np.full(marginals.shape[0], -np.inf)
+    for_users, for_items = marginals.log_users - by_user, marginals.log_items - by_item
+    if choice == "row":
+        return ScaledPlan(blocks, marginals, for_users, nothing, np.zeros(marginals.shape[1]))
+    return ScaledPlan(
+        blocks, marginals, np.zeros(marginals.shape[0]), for_users if choice == "max" else nothing, for_items
+    )

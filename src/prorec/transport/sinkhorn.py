@@ -1,0 +1,105 @@
+"""Transport with entropy and both constraints, by Sinkhorn's iteration (Eq. 4)."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from prorec.errors import ConvergenceWarning, InputError, number, whole
+from prorec.factors import Factors
+from prorec.transport.blocks import MEMORY, Progress, blocks_of
+from prorec.transport.kernels import cpu
+from prorec.transport.marginals import Marginals, Vector
+from prorec.transport.plan import ScaledPlan
+from prorec.transport.scores import Rows, ScoreFunction
+
+_FINEST = 1e-6  # rounding in single precision leaves an error of about a tenth of this
+
+
+class SinkhornPlan(ScaledPlan):
+    """A plan log π_ij = S_ij/γ + f_i + g_j, with what is known about how far the iteration came.
+
+    Attributes
+    ----------
+    gamma : γ
+    iterations : how many passes over the scores it took
+    error : what is left of the error in the item marginal, Σ_j |Σ_i π_ij − p_j|; the user marginal is met
+    converged : whether that is within the tolerance
+    """
+
+    gamma: float
+    iterations: int
+    error: float
+    converged: bool
+
+
+def sinkhorn(
+    scores: Factors | ScoreFunction,
+    marginals: Marginals,
+    gamma: float,
+    *,
+    tolerance: float = 1e-6,
+    max_iterations: int = 1000,
+    start: SinkhornPlan | None = None,
+    memory: float = MEMORY,
+    progress: Progress | None = None,
+) -> SinkhornPlan:
+    """The plan that meets both marginals with the least cost less entropy; each iteration is one pass over the scores.
+
+    In the log-domain: f_i = log q_i − log Σ_j e^(S_ij/γ + g_j), then g_j = log p_j − log Σ_i e^(S_ij/γ + f_i), until
+    the item marginal is met. A plan that stops short comes with a warning and says so in `converged`.
+
+    Parameters
+    ----------
+    scores : S = −M, higher is better; factors, or a function from row numbers to a block of scores
+    marginals : p over items and q over users
+    gamma : γ, the weight of the entropy; small ones take many iterations
+    tolerance : the error to stop at, Σ_j |Σ_i π_ij − p_j|; below 1e-6 everything goes in double precision
+    max_iterations : stop there in any case
+    start : an earlier plan of the same shape, say for other scores or another γ, to start from
+    memory : how many bytes of blocks may be in memory at once
+    progress : called after each iteration with their number and `max_iterations`
+    """
+    tolerance = number("tolerance", tolerance, 0)
+    max_iterations = whole("max_iterations", max_iterations, 1)
+    blocks = blocks_of(scores, marginals, gamma, memory, in_double=tolerance < _FINEST)
+    log_users, log_items = marginals.log_users, marginals.log_items
+    for_users = np.empty(marginals.shape[0])
+    for_items = log_items if start is None else _from(start, gamma, log_items)
+
+    def step(rows: Rows, block: cpu.Block) -> tuple[Vector, Vector] | None:
+        return cpu.scaled_log_sums(block, for_items, log_users[rows])
+
+    error, iterations = np.inf, 0
+    while True:
+        by_item = np.full(marginals.shape[1], -np.inf)
+        for rows, (row_sums, column_sums) in blocks.each(step, cpu.joined):
+            for_users[rows] = log_users[rows] - row_sums
+            np.logaddexp(by_item, column_sums, out=by_item)
+        iterations += 1
+        error = float(np.abs(np.exp(by_item + for_items) - marginals.items).sum())
+        if progress is not None:
+            progress(iterations, max_iterations)
+        if error <= tolerance or iterations == max_iterations:
+            break
+        for_items = log_items - by_item
+    nothing = np.full(marginals.shape[0], -np.inf)
+    plan = SinkhornPlan(blocks, marginals, for_users, nothing, for_items)
+    plan.gamma, plan.iterations, plan.error, plan.converged = float(gamma), iterations, error, error <= tolerance
+    if not plan.converged:
+        warnings.warn(
+            f"sinkhorn stopped after {iterations} iterations with an error of {error:.3g} in the item marginal, above "
+            f"the tolerance of {tolerance:g}; a larger gamma or more iterations would help",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return plan
+
+
+def _from(start: SinkhornPlan, gamma: float, log_items: Vector) -> Vector:
+    """The items' potentials of an earlier plan; γ·g is what changes little from one γ to another."""
+    if start.shape[1] != len(log_items):
+        raise InputError(f"start is a plan for {start.shape[1]} items, not {len(log_items)}")
+    potential = start.item_potential * (start.gamma / gamma)
+    return np.where(np.isfinite(potential), potential, log_items)

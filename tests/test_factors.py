@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from prorec import Factors, InputError
+
+
+def test_precision_is_kept() -> None:
+    assert Factors(np.ones((2, 3)), np.ones((4, 3), dtype=np.float32)).users.dtype == np.float64
+    assert Factors([[1, 2]], [[3, 4]]).users.dtype == np.float32
+    assert Factors(np.ones((2, 3)), np.ones((4, 3))).shape == (2, 4)
+
+
+def test_repr() -> None:
+    assert repr(Factors([[1]], [[1], [2]], [0, 1], "sigmoid")) == (
+        "Factors(1 users × 2 items, width 1, with item bias, sigmoid link)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"users": [[1.0, np.nan]]}, r"users must be finite; users\[0, 1\] is nan"),
+        ({"items": [[1.0, np.inf]]}, r"items must be finite; items\[0, 1\] is inf"),
+        ({"users": [[1.0]]}, "one width; users is 1 × 1, items 2 × 2"),
+        ({"users": [1.0, 2.0]}, "users must have 2 dimensions; got 1"),
+        ({"items": [["a", "b"]]}, "items must be an array of numbers"),
+        ({"item_bias": [1.0]}, "item_bias must have one number for each of 2 items; got 1"),
+        ({"item_bias": [1.0, np.nan]}, "item_bias must be finite"),
+        ({"link": "tanh"}, "link must be one of 'identity', 'sigmoid', got 'tanh'"),
+        ({"users": np.empty((0, 2))}, "at least one"),
+    ],
+)
+def test_bad_factors(how: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Factors(**{"users": [[1.0, 2.0]], "items": [[1.0, 2.0], [3.0, 4.0]], **how})

@@ -1,0 +1,74 @@
+"""Transport problems of every shape, and their plans by the book: dense, in double precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.special import expit, logsumexp
+
+from prorec import Factors
+from prorec.transport import Marginals
+
+
+@dataclass
+class Problem:
+    factors: Factors
+    marginals: Marginals
+    observed: csr_array
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        factors = self.factors
+        scores = factors.users.astype(float) @ factors.items.astype(float).T
+        if factors.item_bias is not None:
+            scores = scores + factors.item_bias
+        return expit(scores) if factors.link == "sigmoid" else scores
+
+
+def problem(
+    n_users: int, n_items: int, *, seed: int = 0, width: int = 8, scale: float = 1.0, density: float = 0.2, **how: Any
+) -> Problem:
+    """Random factors, and observed pairs with popular items and active users, some of either with none."""
+    rng = np.random.default_rng(seed)
+    kind = how.pop("kind", np.float32)
+    users, items = rng.normal(size=(n_users, width)), rng.normal(size=(n_items, width))
+    bias = rng.normal(size=n_items).astype(kind) if how.pop("bias", False) else None
+    chance = 2 * density * rng.random((n_users, 1)) ** 2 * rng.random(n_items) ** 2
+    is_observed = rng.random((n_users, n_items)) < chance
+    is_observed[0, 0] = True
+    factors = Factors((scale / width * users).astype(kind), items.astype(kind), bias, **how)
+    return Problem(
+        factors, Marginals.popularity(csr_array(is_observed.astype(float))), csr_array(is_observed.astype(np.float32))
+    )
+
+
+def relaxed_plan(
+    scores: NDArray[np.float64], marginals: Marginals, gamma: float, choice: str = "max"
+) -> NDArray[np.float64]:
+    """Eq. 7 as it stands, but for logarithms: π = max(M̃·diag(p ⊘ 1M̃), diag(q ⊘ 1M̃ᵀ)·M̃)."""
+    return np.exp(relaxed_log_plan(scores, marginals, gamma, choice))
+
+
+def relaxed_shares(
+    scores: NDArray[np.float64], marginals: Marginals, gamma: float, choice: str = "max"
+) -> NDArray[np.float64]:
+    """Each row of the plan over its sum; a row that has no mass because its user has none, over what it would have."""
+    log_plan = relaxed_log_plan(scores, marginals, gamma, choice)
+    if choice == "row":
+        log_plan = scores / gamma
+    return np.exp(log_plan - logsumexp(log_plan, axis=1, keepdims=True))
+
+
+def relaxed_log_plan(
+    scores: NDArray[np.float64], marginals: Marginals, gamma: float, choice: str = "max"
+) -> NDArray[np.float64]:
+    """The logarithm of Eq. 7."""
+    log_kernel = scores / gamma
+    with np.errstate(divide="ignore"):
+        by_item = np.log(marginals.items) + log_kernel - logsumexp(log_kernel, axis=0)
+        by_user = np.log(marginals.users)[:, None] + log_kernel - logsumexp(log_kernel, axis=1, keepdims=True)
+    return {"max": np.maximum(by_item, by_user), "column": by_item, "row": by_user}[choice]

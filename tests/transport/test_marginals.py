@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from prorec import InputError
+from prorec.transport import Marginals
+
+
+def test_popularity_by_hand() -> None:
+    marginals = Marginals.popularity(csr_array(np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 0]])))
+    assert marginals.items.tolist() == [0.5, 0.25, 0.25, 0]
+    assert marginals.users.tolist() == [0.5, 0.5, 0]
+    assert marginals.shape == (3, 4)
+    assert marginals.log_users.tolist() == [np.log(0.5), np.log(0.5), -np.inf]
+
+
+def test_uniform() -> None:
+    marginals = Marginals.uniform(4, 5)
+    assert marginals.users.tolist() == [0.25] * 4
+    assert marginals.items.sum() == pytest.approx(1)
+
+
+def test_nearly_one_is_made_one() -> None:
+    marginals = Marginals([0.5, 0.5 + 5e-7], [1.0])
+    assert marginals.items.sum() == pytest.approx(1, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([0.5, 0.4], "items must sum to 1; the sum is 0.9"),
+        ([0.5, 0.5 + 2e-6], "items must sum to 1"),
+        ([1.5, -0.5], "items must not be negative; number 1 is -0.5"),
+        ([0.5, np.nan], "items must be finite; number 1"),
+        ([[0.5, 0.5]], "items must be a vector"),
+        ([], "items must be a vector"),
+        (["a"], "items must be an array of numbers"),
+    ],
+)
+def test_bad_marginals(given: list, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Marginals(given, [1.0])
+    with pytest.raises(InputError, match=message.replace("items", "users")):
+        Marginals([1.0], given)
+
+
+def test_no_interactions() -> None:
+    with pytest.raises(InputError, match="no interactions"):
+        Marginals.popularity(csr_array((2, 3)))
+    with pytest.raises(InputError, match="n_users must be"):
+        Marginals.uniform(0, 3)

@@ -1,0 +1,73 @@
+"""Relabelling against Eq. 22 and 23 worked by hand, and its limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from prorec import InputError
+from prorec.transport import Matching, labels, relabel, relaxed
+from tests.transport.problems import problem
+
+
+def by_hand() -> tuple[csr_array, Matching]:
+    weights = csr_array(np.array([[1, 0, 0.5], [0, 1, 0]], dtype=np.float32))
+    matching = Matching(
+        np.array([1, 2]), np.array([0.6, 0.2], dtype=np.float32), np.array([0.6, 0.1, 0.7], dtype=np.float32), weights
+    )
+    return weights, matching
+
+
+def test_by_hand() -> None:
+    weights, matching = by_hand()
+    # Margins 0, −.5, .5; times β = 2: 0, −1, 1.
+    r = [0.5, 1 / (1 + np.e), np.e / (1 + np.e)]
+    np.testing.assert_allclose(labels(matching, 2), r, rtol=1e-6)
+    new = relabel(weights, matching, 2, 0.25)
+    np.testing.assert_allclose(new.toarray(), [[0.625, 0, 0.125 + 0.375 * r[1]], [0, 0.25 + 0.75 * r[2], 0]], rtol=1e-6)
+    assert new.dtype == np.float32
+    assert weights.toarray().tolist() == [[1, 0, 0.5], [0, 1, 0]]
+
+
+def test_anchored_ends_where_the_labels_are() -> None:
+    weights, matching = by_hand()
+    compounding = anchored = weights
+    for _ in range(200):
+        compounding = relabel(compounding, matching, 2, 0.5)
+        anchored = relabel(anchored, matching, 2, 0.5, original=weights)
+    assert compounding.data.max() < 1e-6
+    np.testing.assert_allclose(anchored.data, labels(matching, 2) * weights.data, rtol=1e-6)
+
+
+def test_all_or_nothing() -> None:
+    weights, matching = by_hand()
+    np.testing.assert_array_equal(relabel(weights, matching, 20, 1).data, weights.data)
+    np.testing.assert_allclose(relabel(weights, matching, 0, 0).data, 0.5 * weights.data)
+    np.testing.assert_allclose(labels(matching, 1e308), [0.5, 0, 1])
+
+
+def test_of_a_plan() -> None:
+    given = problem(40, 30)
+    matching = relaxed(given.factors, given.marginals, 0.1).match(given.observed)
+    new = relabel(given.observed, matching, 20, 0.5)
+    assert new.shape == given.observed.shape
+    assert ((new.data >= 0.5) & (new.data <= 1)).all()
+    is_below = matching.margins < 0
+    assert new.data[is_below].max() < 0.75 <= new.data[~is_below].min()
+    assert "40 users" in repr(matching)
+
+
+def test_bad_arguments() -> None:
+    weights, matching = by_hand()
+    with pytest.raises(InputError, match="beta must be"):
+        relabel(weights, matching, np.nan, 0.5)
+    with pytest.raises(InputError, match="beta must be"):
+        relabel(weights, matching, -1, 0.5)
+    with pytest.raises(InputError, match="lam must be a finite number from 0 to 1"):
+        relabel(weights, matching, 1, 1.5)
+    other = csr_array(np.array([[1, 1, 0], [0, 1, 0]], dtype=np.float32))
+    with pytest.raises(InputError, match="weights must have the entries that were matched"):
+        relabel(other, matching, 1, 0.5)
+    with pytest.raises(InputError, match="original must have the entries that were matched"):
+        relabel(weights, matching, 1, 0.5, original=other)

@@ -1,0 +1,149 @@
+"""Sinkhorn's plans against POT's."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from prorec import ConvergenceWarning, Factors, InputError
+from prorec.transport import Marginals, sinkhorn
+from tests.transport.problems import Problem, problem
+
+
+def by_pot(given: Problem, gamma: float) -> np.ndarray:
+    return ot.bregman.sinkhorn_log(
+        given.marginals.users, given.marginals.items, -given.scores, gamma, numItermax=100_000, stopThr=1e-13
+    )
+
+
+def everywhere(given: Problem) -> Problem:
+    """The same with mass on every user and item: POT takes no others."""
+    items, users = given.marginals.items + 1e-3, given.marginals.users + 1e-3
+    return Problem(given.factors, Marginals(items / items.sum(), users / users.sum()), given.observed)
+
+
+@pytest.mark.parametrize("how", [{}, {"bias": True}, {"link": "sigmoid"}])
+@pytest.mark.parametrize(("scale", "gamma"), [(1, 0.1), (1, 5), (10, 1), (300, 10)])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_equals_pot(how: dict, scale: float, gamma: float, kind: type) -> None:
+    given = everywhere(problem(60, 45, scale=scale, kind=kind, **how))
+    plan = sinkhorn(given.factors, given.marginals, gamma, tolerance=1e-10, max_iterations=20_000)
+    assert plan.converged
+    np.testing.assert_allclose(plan.to_dense(), by_pot(given, gamma), atol=1e-6)
+    np.testing.assert_allclose(plan.to_dense(), by_pot(given, gamma), rtol=1e-4, atol=1e-12)
+
+
+def test_meets_both_marginals_and_knows_its_error() -> None:
+    given = problem(80, 50)
+    plan = sinkhorn(given.factors, given.marginals, 0.1, tolerance=1e-7)
+    errors = plan.marginal_errors()
+    assert plan.converged
+    assert plan.error <= 1e-7
+    assert errors.users < 2e-6
+    assert errors.items < 2e-6
+
+
+def test_larger_tolerance_takes_fewer_iterations() -> None:
+    given = problem(80, 50, kind=np.float64)
+    rough, fine = (sinkhorn(given.factors, given.marginals, 0.05, tolerance=t) for t in (1e-2, 1e-6))
+    assert rough.iterations < fine.iterations
+    assert rough.error <= 1e-2
+    assert rough.marginal_errors().items == pytest.approx(rough.error, rel=1e-3)
+
+
+def test_warm_start() -> None:
+    given = problem(80, 50)
+    plan = sinkhorn(given.factors, given.marginals, 0.05)
+    again = sinkhorn(given.factors, given.marginals, 0.05, start=plan)
+    assert again.iterations == 1 < plan.iterations
+    moved = Factors(given.factors.users * np.float32(1.01), given.factors.items)
+    cold, warm = (sinkhorn(moved, given.marginals, 0.05, start=start) for start in (None, plan))
+    assert warm.iterations < cold.iterations
+    np.testing.assert_allclose(warm.to_dense(), cold.to_dense(), atol=1e-6)
+    cold, warm = (sinkhorn(given.factors, given.marginals, 0.04, start=start) for start in (None, plan))
+    assert warm.iterations < cold.iterations
+
+
+def test_an_item_that_had_no_mass_at_the_start_gets_some() -> None:
+    given = problem(30, 4, density=1)
+    none = sinkhorn(given.factors, Marginals([0.5, 0.5, 0, 0], given.marginals.users), 0.5)
+    some = sinkhorn(given.factors, Marginals([0.2, 0.2, 0.3, 0.3], given.marginals.users), 0.5, start=none)
+    assert some.to_dense().sum(axis=0) == pytest.approx([0.2, 0.2, 0.3, 0.3], abs=1e-5)
+
+
+def test_stopping_short_is_said() -> None:
+    given = problem(30, 20, scale=50)
+    with pytest.warns(ConvergenceWarning, match=r"stopped after 3 iterations with an error of [\d.e-]+ in the item"):
+        plan = sinkhorn(given.factors, given.marginals, 0.01, max_iterations=3)
+    assert not plan.converged
+    assert plan.iterations == 3
+    assert plan.error > 1e-6
+    assert plan.marginal_errors().items == pytest.approx(plan.error, rel=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1, 300])
+def test_blocks_and_functions_change_nothing(scale: float) -> None:
+    given = problem(100, 40, scale=scale)
+    whole = sinkhorn(given.factors, given.marginals, 5)
+    scores = given.scores
+    for source in (given.factors, lambda rows: scores[rows]):
+        plan = sinkhorn(source, given.marginals, 5, memory=8 * 40 * 6)
+        assert len(plan._all.rows) > len(whole._all.rows)
+        np.testing.assert_allclose(plan.to_dense(), whole.to_dense(), atol=1e-7)
+
+
+@settings(max_examples=80)
+@given(
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.sampled_from([1e-4, 1e-2, 1, 1e3]),
+    st.sampled_from([0, 1, 1e3, 1e6]),
+    st.integers(0, 10**6),
+)
+def test_never_nan(n_users: int, n_items: int, gamma: float, largest: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    factors = Factors(largest * rng.uniform(-1, 1, (n_users, 1)), rng.uniform(-1, 1, (n_items, 1)))
+    items, users = (rng.random(n) * (rng.random(n) < 0.7) for n in (n_items, n_users))
+    items[rng.integers(n_items)], users[rng.integers(n_users)] = 1, 1
+    marginals = Marginals(items / items.sum(), users / users.sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        plan = sinkhorn(factors, marginals, gamma, max_iterations=50)
+    dense = plan.to_dense()
+    assert np.isfinite(dense).all()
+    np.testing.assert_allclose(dense.sum(axis=1), marginals.users, atol=1e-5)
+    assert np.isfinite(plan.error)
+    matching = plan.match(dense > -1)
+    assert np.isfinite(matching.shares).all()
+
+
+def test_progress_counts_iterations() -> None:
+    given = problem(20, 10)
+    calls: list[tuple[int, int]] = []
+    plan = sinkhorn(given.factors, given.marginals, 0.5, max_iterations=99, progress=lambda *now: calls.append(now))
+    assert calls == [(done, 99) for done in range(1, plan.iterations + 1)]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"gamma": 0}, "gamma must be above 0"),
+        ({"gamma": 1, "tolerance": -1}, "tolerance must be"),
+        ({"gamma": 1, "max_iterations": 0}, "max_iterations must be"),
+    ],
+)
+def test_bad_arguments(how: dict, message: str) -> None:
+    given = problem(3, 3)
+    with pytest.raises(InputError, match=message):
+        sinkhorn(given.factors, given.marginals, **how)
+
+
+def test_start_of_another_size() -> None:
+    given, other = problem(3, 3), problem(3, 4)
+    with pytest.raises(InputError, match="start is a plan for 4 items, not 3"):
+        sinkhorn(given.factors, given.marginals, 1, start=sinkhorn(other.factors, other.marginals, 1))

@@ -1,0 +1,148 @@
+"""The split without sorting, against brute force in exact fractions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from prorec import InputError
+from prorec.transport import split
+from prorec.transport.kernels.split import BUCKETS, kth_largest
+
+POSITIVE = st.floats(0, 2.0**127, width=32)
+SMALL_WHOLE = st.integers(0, 4).map(float)
+
+
+def brute_force(row: np.ndarray) -> tuple[int, float, list[Fraction]]:
+    """κ by trying every split, in fractions: nothing is rounded, so ties are ties."""
+    values = sorted((Fraction(float(value)) for value in row), reverse=True)
+    n, total, upper = len(values), sum(values), Fraction(0)
+    gains = []
+    for kappa in range(1, n):
+        upper += values[kappa - 1]
+        mean, rest = upper / kappa, (total - upper) / (n - kappa)
+        gains.append(upper * mean + (total - upper) * rest)  # Σv² less the squared errors
+    kappa = 1 + gains.index(max(gains)) if gains else 1
+    return kappa, float(values[kappa - 1]), gains
+
+
+def by_sorting(row: np.ndarray) -> tuple[int, float]:
+    """κ by a full sort and cumulated sums, in double precision."""
+    values = np.sort(row)[::-1]
+    n = len(values)
+    kappa = np.arange(1, n)
+    centred = np.cumsum(values.astype(float) - values.mean(dtype=float))[:-1]
+    best = int(np.argmax(centred**2 / (kappa * (n - kappa))))
+    return best + 1, float(values[best])
+
+
+def check(row: np.ndarray) -> None:
+    kappa, threshold = (answer[0] for answer in split(row[None]))
+    wanted, value, gains = brute_force(row)
+    if kappa != wanted:  # only where rounding in double precision cannot tell the two apart
+        base = sum(Fraction(float(v)) for v in row) ** 2 / len(row)
+        assert abs(gains[kappa - 1] - gains[wanted - 1]) <= Fraction(1, 10**12) * (gains[wanted - 1] - base)
+        assert threshold == np.sort(row)[len(row) - kappa]
+    else:
+        assert threshold == np.float32(value)
+
+
+@settings(max_examples=1000)
+@given(hnp.arrays(np.float32, st.integers(1, 40), elements=POSITIVE))
+def test_equals_brute_force(row: np.ndarray) -> None:
+    check(row)
+
+
+@settings(max_examples=1000)
+@given(hnp.arrays(np.float32, st.integers(1, 30), elements=SMALL_WHOLE))
+def test_equals_brute_force_on_ties(row: np.ndarray) -> None:
+    kappa, threshold = split(row[None])
+    wanted, value, _ = brute_force(row)
+    assert (kappa[0], threshold[0]) == (wanted, value)
+
+
+@settings(max_examples=300)
+@given(st.integers(1, 12), st.integers(0, 10**6), st.sampled_from(["flat", "heavy", "one-hot", "bimodal", "equal"]))
+def test_equals_brute_force_on_shapes(size: int, seed: int, shape: str) -> None:
+    rng = np.random.default_rng(seed)
+    n = size * size
+    row = {
+        "flat": 1 + 1e-6 * rng.standard_normal(n),
+        "heavy": np.exp(5 * rng.standard_normal(n)),
+        "one-hot": np.eye(1, n, rng.integers(n))[0],
+        "bimodal": rng.choice([1.0, 100.0], n) + rng.random(n),
+        "equal": np.full(n, rng.random()),
+    }[shape]
+    check(row.astype(np.float32))
+
+
+@pytest.mark.parametrize("n", [1025, 5000, 40_981])
+@pytest.mark.parametrize("spread", [0, 1e-6, 1e-3, 0.1, 0.5, 1, 2, 5, 15])
+def test_equals_a_full_sort_on_long_rows(n: int, spread: float) -> None:
+    rng = np.random.default_rng(n)
+    rows = np.exp(spread * rng.standard_normal((20, n))).astype(np.float32)
+    rows[10:] = np.maximum(rows[10:], np.float32(1))  # half of each row is one tie
+    rows[15:, : n // 3] *= np.float32(50)
+    kappa, threshold = split(rows)
+    wanted = [by_sorting(row) for row in rows] if spread else [(1, 1.0)] * 15 + [(n // 3, 50.0)] * 5
+    assert list(zip(kappa.tolist(), threshold.tolist(), strict=True)) == wanted
+
+
+def test_two_equally_good_splits_far_apart() -> None:
+    # Mirrored around its middle, a row has two best splits; the smaller κ is taken, whatever lies between.
+    half = np.linspace(0, 1, 2000) ** 8
+    row = np.concatenate([half, 2 - half[::-1]]).astype(np.float32) + np.float32(5)
+    wanted, value, _ = brute_force(row)
+    kappa, threshold = split(row[None])
+    assert (kappa[0], threshold[0]) == (wanted, value)
+
+
+def test_more_survivors_than_buckets_are_sorted() -> None:
+    # Every power of two once: each bucket holds one value, no bucket can be narrowed down.
+    row = np.float32(2.0) ** np.arange(-100, 100)
+    row = np.concatenate([row, np.zeros(BUCKETS * 8, dtype=np.float32)])
+    kappa, threshold = split(row[None])
+    assert (kappa[0], threshold[0]) == brute_force(row)[:2]
+
+
+@settings(max_examples=300)
+@given(hnp.arrays(np.float32, st.integers(1, 300), elements=POSITIVE | SMALL_WHOLE), st.data())
+def test_kth_largest(row: np.ndarray, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, len(row)))
+    row = row + np.float32(0)
+    assert kth_largest(row, k, np.empty(len(row), dtype=np.int32)) == np.sort(row)[len(row) - k]
+
+
+@settings(max_examples=200)
+@given(hnp.arrays(np.float32, st.integers(2, 50), elements=st.floats(0, 2.0**20, width=32)), st.integers(-20, 20))
+def test_scaling_a_row_changes_nothing(row: np.ndarray, power: int) -> None:
+    row[row < 1e-3] = 0  # so that nothing is lost to underflow
+    kappa, threshold = split(row[None])
+    scaled, scaled_threshold = split((row * np.float32(2.0**power))[None])
+    assert (scaled[0], scaled_threshold[0]) == (kappa[0], threshold[0] * np.float32(2.0**power))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([1.0, 2.0], "two dimensions"),
+        ([[], []], "at least one column"),
+        ([[1.0, -1.0]], "not negative"),
+        ([[1.0, np.nan]], "finite"),
+        ([[1.0, np.inf]], "finite"),
+        ([["a"]], "array of numbers"),
+    ],
+)
+def test_bad_rows(rows: list, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        split(rows)
+
+
+def test_no_rows() -> None:
+    kappa, threshold = split(np.empty((0, 3)))
+    assert len(kappa) == len(threshold) == 0
