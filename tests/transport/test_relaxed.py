@@ -47,7 +47,7 @@ def test_small_and_large_scores_in_one_problem() -> None:
     factors = Factors(given.factors.users * np.geomspace(1e-3, 1e5, 300)[:, None], given.factors.items)
     given = Problem(factors, given.marginals, given.observed)
     plan = relaxed(factors, given.marginals, 0.1, memory=20_000)
-    assert 0 < plan._all._needs_double.sum() < len(plan._all.rows)
+    assert 0 < plan.blocks._needs_double.sum() < len(plan.blocks.rows)
     np.testing.assert_allclose(
         plan.to_dense(), relaxed_plan(given.scores, given.marginals, 0.1), rtol=1e-5, atol=1e-300
     )
@@ -102,7 +102,7 @@ def test_blocks_and_functions_change_nothing(scale: float) -> None:
     in_blocks = relaxed(given.factors, given.marginals, 0.1, memory=20 * 60 * 6)
     scores = given.scores
     by_function = relaxed(lambda rows: scores[rows], given.marginals, 0.1, memory=20 * 60 * 6)
-    assert len(whole._all.rows) < len(in_blocks._all.rows)
+    assert len(whole.blocks.rows) < len(in_blocks.blocks.rows)
     for plan in (in_blocks, by_function):
         np.testing.assert_allclose(plan.to_dense(), whole.to_dense(), rtol=1e-5, atol=1e-300)
         np.testing.assert_allclose(
@@ -196,7 +196,7 @@ def test_progress_is_told_of_every_block() -> None:
     given = problem(100, 30)
     calls: list[tuple[int, int]] = []
     plan = relaxed(given.factors, given.marginals, 0.1, memory=10 * 30 * 6, progress=lambda *now: calls.append(now))
-    n_blocks = len(plan._all.rows)
+    n_blocks = len(plan.blocks.rows)
     assert n_blocks > 5
     assert calls == [(done, n_blocks) for done in range(1, n_blocks + 1)]
     calls.clear()

@@ -59,13 +59,13 @@ class Plan(ABC):
         """Each user's threshold, and each observed pair's share of its user's mass."""
 
     @abstractmethod
-    def _blocks(self) -> Iterator[Rows]:
+    def _portions(self) -> Iterator[Rows]:
         """All users, in blocks small enough to ask for their rows."""
 
     def marginal_errors(self) -> MarginalErrors:
         """How far the sums by user and by item are from the marginals."""
         by_user, by_item = np.zeros(self.shape[0]), np.zeros(self.shape[1])
-        for users in self._blocks():
+        for users in self._portions():
             rows = self.rows(users)
             by_user[users] = rows.sum(axis=1)
             by_item += rows.sum(axis=0)
@@ -83,7 +83,7 @@ class Plan(ABC):
                 f"got {memory:,.0f}. rows() and values() give parts of it"
             )
         dense = np.empty(self.shape)
-        for users in self._blocks():
+        for users in self._portions():
             dense[users] = self.rows(users)
         return dense
 
@@ -116,6 +116,13 @@ class ScaledPlan(Plan):
 
     Relaxed plans have no f, Sinkhorn's have no B (−∞, that is). Asking for rows or values computes them in double
     precision from the scores.
+
+    Attributes
+    ----------
+    blocks : S/γ, in blocks of users
+    user_offset : f
+    user_potential : B
+    item_potential : A
     """
 
     def __init__(
@@ -125,14 +132,14 @@ class ScaledPlan(Plan):
         self.user_offset = user_offset
         self.user_potential = user_potential
         self.item_potential = item_potential
-        self._all = blocks
+        self.blocks = blocks
 
     def rows(self, users: ArrayLike) -> NDArray[np.float64]:
         """π for some users, given by row number."""
         rows = self._positions("users", users)
         if not len(rows):
             return np.empty((0, self.shape[1]))
-        block = self._all.scores.double(rows)
+        block = self.blocks.scores.double(rows)
         block += np.maximum(self.item_potential, self.user_potential[rows, None])
         block += self.user_offset[rows, None]
         return np.exp(block, out=block)
@@ -141,7 +148,7 @@ class ScaledPlan(Plan):
         """π at single pairs, given by row and column number."""
         rows, columns = self._pairs(users, items)
         potential = np.maximum(self.item_potential[columns], self.user_potential[rows])
-        values: Vector = np.exp(self._all.scores.at(rows, columns) + potential + self.user_offset[rows])
+        values: Vector = np.exp(self.blocks.scores.at(rows, columns) + potential + self.user_offset[rows])
         return values
 
     def match(
@@ -157,13 +164,13 @@ class ScaledPlan(Plan):
             )
 
         matching = Matching.empty(matrix)
-        for rows, (kappa, value, shares) in self._all.each(step, _concatenated, progress):
+        for rows, (kappa, value, shares) in self.blocks.each(step, _concatenated, progress):
             matching.kappa[rows], matching.threshold[rows] = kappa, value
             matching.shares[_places(matrix.indptr, rows)] = shares
         return matching
 
-    def _blocks(self) -> Iterator[Rows]:
-        for rows in self._all.rows:
+    def _portions(self) -> Iterator[Rows]:
+        for rows in self.blocks.rows:
             yield from in_parts(rows)
 
 
@@ -189,7 +196,7 @@ class SparsePlan(Plan):
         """Each user's threshold, and each observed pair's share of its user's mass."""
         matrix, k = self._checked(observed), as_k(threshold)
         matching = Matching.empty(matrix)
-        blocks = list(self._blocks())
+        blocks = list(self._portions())
         for number_done, users in enumerate(blocks, 1):
             part = matrix[users]
             rows = self.rows(users)
@@ -203,7 +210,7 @@ class SparsePlan(Plan):
                 progress(number_done, len(blocks))
         return matching
 
-    def _blocks(self) -> Iterator[Rows]:
+    def _portions(self) -> Iterator[Rows]:
         n_users, n_items = self.shape
         rows = max(1, int(MEMORY / (24 * n_items)))
         for begin in range(0, n_users, rows):

@@ -81,7 +81,7 @@ class _FromFactors:
             items = np.column_stack([items, factors.item_bias])
         self._items = items
         with np.errstate(over="ignore"):
-            self._single_items = np.ascontiguousarray(items, dtype=np.float32)
+            self._single_items = np.ascontiguousarray(items.T, dtype=np.float32)  # a little faster than a view
             lengths = np.sqrt(np.square(users, dtype=np.float64).sum(axis=1) + self._users_bias)
             longest = np.sqrt(np.square(items, dtype=np.float64).sum(axis=1).max())
             # A sigmoid is nowhere steeper than 1/4.
@@ -93,7 +93,7 @@ class _FromFactors:
 
     def single(self, rows: Rows, out: NDArray[np.float32]) -> NDArray[np.float32] | None:
         block = out[: len(rows)]
-        np.matmul(self._of_users(rows, np.float32), self._single_items.T, out=block)
+        np.matmul(self._of_users(rows, np.float32), self._single_items, out=block)
         if self._is_sigmoid:
             cpu.logistic(block, 1 / self._gamma)
         return block

@@ -60,11 +60,7 @@ def split_row(row: Row, total: float, spare: Bits) -> tuple[int, float]:
     gain, kappa, edge = 0.0, 0, 0  # the best split so far; its upper group is what is ≥ edge
     above, above_sum = 0, 0.0  # of what lies above the span: how many, and their sum less as many means
     if n > _MANY:
-        highest = top
-        lowest, top = _rough_span(row, centre, lowest, top)
-        if top < highest:
-            above, above_sum = _count_and_sum_above(row, _value(top), mean)
-            gain, kappa, edge = _better(gain, kappa, edge, above, above_sum, n, top + 1)
+        lowest = _raised(row, centre, lowest, top)
     counts = np.empty(BUCKETS + 1, dtype=np.int64)
     sums = np.empty(BUCKETS + 1, dtype=np.int64)
     shift = _finest_shift(lowest, top)
@@ -120,8 +116,8 @@ def split_row(row: Row, total: float, spare: Bits) -> tuple[int, float]:
 
 
 @njit(cache=True, nogil=True)
-def _rough_span(row: Row, centre: np.float32, lowest: int, top: int) -> tuple[int, int]:
-    """Rule out what a handful of cuts can: the bits from which and up to which the best threshold may lie.
+def _raised(row: Row, centre: np.float32, lowest: int, top: int) -> int:
+    """Rule out what a handful of cuts can: the bits from which on the best threshold may lie.
 
     Most values of most rows are near the mean, the threshold far above; a few comparisons in vector registers cost
     less than putting all those values into buckets.
@@ -129,7 +125,7 @@ def _rough_span(row: Row, centre: np.float32, lowest: int, top: int) -> tuple[in
     n = len(row)
     height = np.float32(_value(top)) - centre
     if height <= 0:
-        return lowest, top
+        return lowest
     nearest = 0.25 * np.sqrt(_squares(row, centre, np.float32(1) / height) / n)  # a quarter of a standard deviation
     cuts = np.empty(6, dtype=np.float32)  # as distances from the centre, descending
     for place in range(4):
@@ -141,24 +137,17 @@ def _rough_span(row: Row, centre: np.float32, lowest: int, top: int) -> tuple[in
     for place in range(6):
         best = max(best, _gain(counts[place], sums[place], n))
     best *= 1 - _ROUGH
-    first, last = 6, -1
-    count, total, upper = 0.0, 0.0, np.float64(height)
-    for place in range(6):
+    last = 5
+    for place in range(5, 0, -1):
         slope = np.float64(cuts[place])
-        inside = counts[place] - count
-        bound = _bound(count, total, inside, sums[place] - total, slope, upper - slope, n)
-        ends = max(_gain(count, total, n), _gain(counts[place], sums[place], n))
-        if inside > 0 and max(bound, ends) >= best:
-            first, last = min(first, place), place
-        count, total, upper = counts[place], sums[place], slope
-    if last < 0:
-        return lowest, top
-    # One step outwards at each end, for the rounding of centre + cut.
-    if first > 0:
-        top = min(_bits_of(centre + cuts[first - 1]) + 1, top)
-    if last < 5:
-        lowest = max(_bits_of(centre + cuts[last]) - 1, lowest)
-    return lowest, top
+        count, total = counts[place - 1], sums[place - 1]
+        inside, spread = counts[place] - count, np.float64(cuts[place - 1]) - slope
+        bound = _bound(count, total, inside, sums[place] - total, slope, spread, n)
+        if max(bound, _gain(count, total, n), _gain(counts[place], sums[place], n)) >= best:
+            break
+        last = place - 1
+    # One step down for the rounding of centre + cut.
+    return lowest if last == 5 else max(_bits_of(centre + cuts[last]) - 1, lowest)
 
 
 @njit(cache=True, nogil=True)
@@ -207,24 +196,6 @@ def _squares(row: Row, centre: np.float32, scale: np.float32) -> float:
             here += distance * distance
         total += np.float64(here)
     return total
-
-
-@njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
-def _count_and_sum_above(row: Row, low: float, mean: tuple[float, float]) -> tuple[int, float]:
-    """How many values are > low, and their sum less as many means."""
-    cut = np.float32(low)
-    count, total = 0, 0.0
-    for begin in range(0, len(row), 4096):
-        part = row[begin : begin + 4096]
-        n_here, here = 0.0, 0.0
-        for place in range(len(part)):
-            value = part[place]
-            is_above = 1.0 if value > cut else 0.0
-            n_here += is_above
-            here += is_above * (value - mean[0])
-        count += int(n_here)
-        total += here
-    return count, total - count * mean[1]
 
 
 @njit(cache=True, nogil=True, fastmath=_ANY_ORDER)

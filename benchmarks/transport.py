@@ -1,0 +1,161 @@
+"""The transport core: against the bare arithmetic, against sorting, and against POT."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
+
+from benchmarks.ratio import Ratio, side_by_side
+from prorec import Factors, transport
+from prorec._threads import CORES
+from prorec.transport.kernels import cpu
+
+GAMMA, BETA, LAM = 0.1, 20, 0.5
+LARGE = 29_858, 40_981, 1_027_370  # users, items and interactions of Gowalla
+MEDIUM = 6_040, 3_706, 575_281  # of MovieLens-1M, ratings above 3
+
+_PEAK = """
+import pathlib, re
+from benchmarks.transport import LARGE, denoised, made
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
+denoised(*made(300, 400, 3000))
+given = made(*LARGE)
+pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+begin = peak()
+denoised(*given)
+print(peak() - begin)
+"""
+
+Given = tuple[Factors, transport.Marginals, csr_array]
+
+
+def measure() -> Iterator[Ratio]:
+    """Two passes of streaming; a sort for each row; Sinkhorn's iteration; memory."""
+    warnings.simplefilter("ignore")  # ranx's and POT's
+    large = made(*LARGE)
+    size = f"{LARGE[0]:,} × {LARGE[1]:,}"
+    ratio = side_by_side(lambda: denoised(*large), lambda: bare(large[0]), rounds=5)
+    yield Ratio(f"relaxed + thresholds + relabel, {size} / bare product and exp", ratio, 3.0)
+    np.testing.assert_allclose(denoised(*large).data, denoised_by_sorting(*large).data, rtol=1e-5)
+    ratio = side_by_side(lambda: denoised(*large), lambda: denoised_by_sorting(*large), rounds=1)
+    yield Ratio(f"relaxed + thresholds + relabel, {size} / with full sorts", ratio, 0.25)
+    command = [sys.executable, "-c", _PEAK]
+    peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    yield Ratio(f"peak memory of that, {size} / dense plan", peak / (4 * LARGE[0] * LARGE[1]), 0.1)
+    del large
+    yield from against_pot()
+
+
+def against_pot() -> Iterator[Ratio]:
+    """Both start from what they take: factors here, the dense cost matrix there."""
+    import ot
+
+    factors, marginals, _ = made(*MEDIUM)
+    cost = -(factors.users.astype(float) @ factors.items.astype(float).T)
+    size = f"{MEDIUM[0]:,} × {MEDIUM[1]:,}"
+    ratio = side_by_side(
+        lambda: transport.relaxed(factors, marginals, GAMMA),
+        lambda: ot.sinkhorn(marginals.users, marginals.items, cost, GAMMA),
+        rounds=5,
+    )
+    yield Ratio(f"relaxed, {size} / ot.sinkhorn", ratio, 0.2)
+    plan = ot.bregman.sinkhorn_log(marginals.users, marginals.items, cost, GAMMA)
+    error = float(np.abs(plan.sum(axis=0) - marginals.items).sum() + np.abs(plan.sum(axis=1) - marginals.users).sum())
+    del plan
+    ours = transport.sinkhorn(factors, marginals, GAMMA, tolerance=error)
+    assert ours.converged
+    ratio = side_by_side(
+        lambda: transport.sinkhorn(factors, marginals, GAMMA, tolerance=error),
+        lambda: ot.bregman.sinkhorn_log(marginals.users, marginals.items, cost, GAMMA),
+        rounds=2,
+    )
+    yield Ratio(f"sinkhorn to the same error, {size} / ot.bregman.sinkhorn_log", ratio, 0.5)
+
+
+def made(n_users: int, n_items: int, n_observed: int) -> Given:
+    """Factors of width 64 in which users and items have a few tastes each, and clicks by activity and popularity.
+
+    The scores are like those of a trained model: most near 0, some near 1, and longer factors for active users.
+    """
+    rng = np.random.default_rng(0)
+    activity, popularity = (rng.lognormal(sigma=0.8, size=n) for n in (n_users, n_items))
+    users, items = (rng.dirichlet(np.full(64, 0.1), n) for n in (n_users, n_items))
+    users *= np.minimum(activity, 30)[:, None] ** 0.5
+    users += 0.02 * rng.standard_normal(users.shape)
+    items += 0.02 * rng.standard_normal(items.shape)
+    rows = rng.choice(n_users, 2 * n_observed, p=activity / activity.sum())
+    columns = rng.choice(n_items, 2 * n_observed, p=popularity / popularity.sum())
+    pairs = rng.permutation(np.unique(rows * n_items + columns))[:n_observed]
+    observed = csr_array(
+        (np.ones(len(pairs), dtype=np.float32), (pairs // n_items, pairs % n_items)), shape=(n_users, n_items)
+    )
+    factors = Factors(users.astype(np.float32), items.astype(np.float32))
+    return factors, transport.Marginals.popularity(observed), observed
+
+
+def denoised(factors: Factors, marginals: transport.Marginals, observed: csr_array) -> csr_array:
+    """The whole step, from factors to new weights."""
+    plan = transport.relaxed(factors, marginals, GAMMA)
+    return transport.relabel(observed, plan.match(observed), BETA, LAM)
+
+
+def bare(factors: Factors) -> None:
+    """U·Vᵀ and e to the power of it, once, in blocks as large and on as many cores as ours."""
+    n_users, n_items = factors.shape
+    rows = 512
+    starts = range(0, n_users, rows)
+    items = np.ascontiguousarray(factors.items.T)
+
+    def work(first: int) -> None:
+        room = np.empty((rows, n_items), dtype=np.float32)
+        for begin in starts[first::CORES]:
+            users = factors.users[begin : begin + rows]
+            block = room[: len(users)]
+            np.matmul(users, items, out=block)
+            np.exp(block, out=block)
+
+    with threadpool_limits(1), ThreadPoolExecutor(CORES) as pool:
+        list(pool.map(work, range(CORES)))
+
+
+def denoised_by_sorting(factors: Factors, marginals: transport.Marginals, observed: csr_array) -> csr_array:
+    """The same step with the same first pass and the same blocks, but for the thresholds: sort, cumulate, compare."""
+    plan = transport.relaxed(factors, marginals, GAMMA)
+    matching = transport.Matching.empty(observed)
+
+    def step(rows: NDArray[np.intp], block: cpu.Block) -> tuple[NDArray[np.float64], ...]:
+        part = observed[rows]
+        _, _, shares = cpu.match(
+            block, plan.user_potential[rows], plan.item_potential, 1, part.indptr.astype(np.int64), part.indices
+        )
+        kappa, threshold = np.empty(len(rows)), np.empty(len(rows))
+        for place in range(len(rows)):
+            kappa[place], threshold[place] = split_by_sorting(block[place])
+        return kappa, threshold, shares
+
+    entries = np.split(np.arange(observed.nnz), observed.indptr[1:-1])
+    for rows, (kappa, threshold, shares) in plan.blocks.each(step, lambda first, second: first):
+        matching.kappa[rows], matching.threshold[rows] = kappa, threshold
+        matching.shares[np.concatenate([entries[row] for row in rows])] = shares
+    return transport.relabel(observed, matching, BETA, LAM)
+
+
+def split_by_sorting(row: NDArray[np.float32]) -> tuple[int, float]:
+    """κ and the threshold's share, the obvious way."""
+    values = np.sort(row)[::-1]
+    n = len(values)
+    upper = np.cumsum(values, dtype=np.float64)
+    total = upper[-1]
+    kappa = np.arange(1, n)
+    gain = upper[:-1] ** 2 / kappa + (total - upper[:-1]) ** 2 / (n - kappa)
+    best = int(np.argmax(gain))
+    return best + 1, values[best] / total
