@@ -51,7 +51,6 @@ def measure() -> Iterator[Ratio]:
     command = [sys.executable, "-c", _PEAK]
     peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     yield Ratio(f"peak memory of that, {size} / dense plan", peak / (4 * LARGE[0] * LARGE[1]), 0.1)
-    del large
     yield from against_pot()
 
 
