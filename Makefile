@@ -26,6 +26,7 @@ bench: $(VENV)/.all-installed
 
 figures: $(VENV)/.all-installed
 	$(BIN)/python docs/figures/cinema_curves.py
+	PYTHONPATH=. $(BIN)/python docs/figures/transport_time.py
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

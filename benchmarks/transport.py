@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.ratio import Ratio, side_by_side
 from prorec import Factors, transport
 from prorec._threads import CORES
-from prorec.transport.kernels import cpu
+from prorec.transport.step import match_block
 
 GAMMA, BETA, LAM = 0.1, 20, 0.5
 LARGE = 29_858, 40_981, 1_027_370  # users, items and interactions of Gowalla
@@ -40,7 +40,7 @@ Given = tuple[Factors, transport.Marginals, csr_array]
 
 def measure() -> Iterator[Ratio]:
     """Two passes of streaming; a sort for each row; Sinkhorn's iteration; memory."""
-    warnings.simplefilter("ignore")  # ranx's and POT's
+    warnings.simplefilter("ignore")  # POT's
     large = made(*LARGE)
     size = f"{LARGE[0]:,} × {LARGE[1]:,}"
     ratio = side_by_side(lambda: denoised(*large), lambda: bare(large[0]), rounds=5)
@@ -131,18 +131,16 @@ def denoised_by_sorting(factors: Factors, marginals: transport.Marginals, observ
     plan = transport.relaxed(factors, marginals, GAMMA)
     matching = transport.Matching.empty(observed)
 
-    def step(rows: NDArray[np.intp], block: cpu.Block) -> tuple[NDArray[np.float64], ...]:
-        part = observed[rows]
-        _, _, shares = cpu.match(
-            block, plan.user_potential[rows], plan.item_potential, 1, part.indptr.astype(np.int64), part.indices
-        )
-        kappa, threshold = np.empty(len(rows)), np.empty(len(rows))
-        for place in range(len(rows)):
-            kappa[place], threshold[place] = split_by_sorting(block[place])
-        return kappa, threshold, shares
-
     entries = np.split(np.arange(observed.nnz), observed.indptr[1:-1])
-    for rows, (kappa, threshold, shares) in plan.blocks.each(step, lambda first, second: first):
+
+    def work(rows: NDArray[np.intp], room: NDArray[np.float32]) -> tuple[NDArray[np.float64], ...]:
+        potentials = plan.user_potential[rows], plan.item_potential
+        _, _, shares = match_block(plan.blocks.scores, rows, room, *potentials, 1, observed[rows])
+        values = room[: len(rows)]  # where single precision has left the plan's rows
+        kappa, threshold = zip(*map(split_by_sorting, values), strict=True)
+        return np.array(kappa), np.array(threshold), shares
+
+    for rows, (kappa, threshold, shares) in plan.blocks.each(work):
         matching.kappa[rows], matching.threshold[rows] = kappa, threshold
         matching.shares[np.concatenate([entries[row] for row in rows])] = shares
     return transport.relabel(observed, matching, BETA, LAM)

@@ -25,11 +25,11 @@ def test_repr() -> None:
         ({"items": [[1.0, np.inf]]}, r"items must be finite; items\[0, 1\] is inf"),
         ({"users": [[1.0]]}, "one width; users is 1 × 1, items 2 × 2"),
         ({"users": [1.0, 2.0]}, "users must have 2 dimensions; got 1"),
-        ({"items": [["a", "b"]]}, "items must be an array of numbers"),
+        ({"items": [["a", "b"]]}, "items must be an array of numbers; got <U1"),
         ({"item_bias": [1.0]}, "item_bias must have one number for each of 2 items; got 1"),
         ({"item_bias": [1.0, np.nan]}, "item_bias must be finite"),
         ({"link": "tanh"}, "link must be one of 'identity', 'sigmoid', got 'tanh'"),
-        ({"users": np.empty((0, 2))}, "at least one"),
+        ({"users": np.empty((0, 2))}, "users must have at least one row"),
     ],
 )
 def test_bad_factors(how: dict, message: str) -> None:

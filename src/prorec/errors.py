@@ -6,6 +6,9 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class InputError(ValueError):
     """Something the caller gave is wrong; the message says what, where, and what would be right."""
@@ -41,9 +44,9 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
     >>> one_of("kind", "uniform", ("uniform", "swap"))
     """
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         choices = ", ".join(repr(choice) for choice in allowed)
-        raise InputError(f"{name} must be one of {choices}, got {value!r}")
+        raise InputError(f"{name} must be one of {choices}, got {_shown(value)}")
 
 
 class DownloadError(RuntimeError):
@@ -61,7 +64,7 @@ def whole(name: str, value: Any, least: int, most: int | None = None, of: str = 
         if least <= given and (most is None or given <= most):
             return given
     bounds = f"of at least {least}" if most is None else f"from {least} to {of + ', ' if of else ''}{most}"
-    raise InputError(f"{name} must be a whole number {bounds}; got {value!r}")
+    raise InputError(f"{name} must be a whole number {bounds}; got {_shown(value)}")
 
 
 def number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
@@ -79,4 +82,28 @@ def number(name: str, value: Any, least: float = -math.inf, most: float = math.i
             return given
     bounds = f" of at least {least:g}" if math.isfinite(least) else ""
     bounds = f" from {least:g} to {most:g}" if math.isfinite(most) else bounds
-    raise InputError(f"{name} must be a finite number{bounds}; got {value!r}")
+    raise InputError(f"{name} must be a finite number{bounds}; got {_shown(value)}")
+
+
+def numbers(name: str, given: Any) -> NDArray[Any]:
+    """An array of real numbers; not a copy, if it is one already.
+
+    >>> numbers("rows", [[1, 2.5]])
+    array([[1. , 2.5]])
+    """
+    try:
+        array = np.asarray(given)
+        if array.dtype.kind == "O":
+            array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name} must be an array of numbers: {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name} must be an array of numbers; got {array.dtype}")
+    return array
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python does not write out numbers of thousands of digits
+        return "a number of thousands of digits"

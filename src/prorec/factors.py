@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from prorec.errors import InputError, one_of
+from prorec.errors import InputError, numbers, one_of
 
 Link = Literal["identity", "sigmoid"]
 FloatArray = NDArray[np.floating[Any]]
@@ -64,16 +64,13 @@ class Factors:
 
 def _finite(name: str, given: ArrayLike, dimensions: int) -> FloatArray:
     """The array in single precision, or in double where it came in double; every number in it finite."""
-    try:
-        array = np.asarray(given)
-        if array.dtype != np.float64:
-            array = array.astype(np.float32, copy=False)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers: {error}") from None
+    array = numbers(name, given)
+    if array.dtype != np.float64:
+        array = array.astype(np.float32, copy=False)
     if array.ndim != dimensions:
         raise InputError(f"{name} must have {dimensions} dimension{'s'[: dimensions - 1]}; got {array.ndim}")
     if not len(array):
-        raise InputError(f"{name} must be for at least one")
+        raise InputError(f"{name} must have at least one row; got shape {array.shape}")
     if not np.isfinite(array).all():
         place = np.unravel_index(int(np.argmin(np.isfinite(array))), array.shape)
         raise InputError(f"{name} must be finite; {name}[{', '.join(map(str, place))}] is {array[place]}")

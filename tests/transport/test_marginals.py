@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack
 
 from prorec import InputError
 from prorec.transport import Marginals
@@ -23,7 +23,7 @@ def test_uniform() -> None:
 
 
 def test_nearly_one_is_made_one() -> None:
-    marginals = Marginals([0.5, 0.5 + 5e-7], [1.0])
+    marginals = Marginals(items=[0.5, 0.5 + 5e-7], users=[1.0])
     assert marginals.items.sum() == pytest.approx(1, abs=1e-15)
 
 
@@ -32,8 +32,8 @@ def test_nearly_one_is_made_one() -> None:
     [
         ([0.5, 0.4], "items must sum to 1; the sum is 0.9"),
         ([0.5, 0.5 + 2e-6], "items must sum to 1"),
-        ([1.5, -0.5], "items must not be negative; number 1 is -0.5"),
-        ([0.5, np.nan], "items must be finite; number 1"),
+        ([1.5, -0.5], r"items must not be negative; items\[1\] is -0.5"),
+        ([0.5, np.nan], r"items must be finite; items\[1\] is nan"),
         ([[0.5, 0.5]], "items must be a vector"),
         ([], "items must be a vector"),
         (["a"], "items must be an array of numbers"),
@@ -41,13 +41,24 @@ def test_nearly_one_is_made_one() -> None:
 )
 def test_bad_marginals(given: list, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Marginals(given, [1.0])
+        Marginals(items=given, users=[1.0])
     with pytest.raises(InputError, match=message.replace("items", "users")):
-        Marginals([1.0], given)
+        Marginals(items=[1.0], users=given)
+
+
+def test_long_columns_of_single_precision() -> None:
+    """Three million times .7 is 2.1 million, which single precision does not add up to."""
+    column = csr_array(np.full((3_000_000, 1), 0.7, dtype=np.float32))
+    other = csr_array(([1.0], ([0], [0])), shape=(3_000_000, 1), dtype=np.float32)
+    marginals = Marginals.popularity(hstack([column, other], format="csr"))
+    assert marginals.items[1] == pytest.approx(1 / (3_000_000 * np.float64(np.float32(0.7)) + 1), rel=1e-9)
 
 
 def test_no_interactions() -> None:
-    with pytest.raises(InputError, match="no interactions"):
+    with pytest.raises(InputError, match="matrix must have interactions to take popularity from; its weights sum to 0"):
         Marginals.popularity(csr_array((2, 3)))
+    for nonsense in (None, "abc", [["a"]], np.array([[1j]])):
+        with pytest.raises(InputError, match="matrix must be"):
+            Marginals.popularity(nonsense)
     with pytest.raises(InputError, match="n_users must be"):
         Marginals.uniform(0, 3)

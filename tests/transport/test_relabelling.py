@@ -27,6 +27,8 @@ def test_by_hand() -> None:
     new = relabel(weights, matching, 2, 0.25)
     np.testing.assert_allclose(new.toarray(), [[0.625, 0, 0.125 + 0.375 * r[1]], [0, 0.25 + 0.75 * r[2], 0]], rtol=1e-6)
     assert new.dtype == np.float32
+    new.data[:] = 0
+    new.eliminate_zeros()
     assert weights.toarray().tolist() == [[1, 0, 0.5], [0, 1, 0]]
 
 
@@ -67,7 +69,13 @@ def test_bad_arguments() -> None:
     with pytest.raises(InputError, match="lam must be a finite number from 0 to 1"):
         relabel(weights, matching, 1, 1.5)
     other = csr_array(np.array([[1, 1, 0], [0, 1, 0]], dtype=np.float32))
-    with pytest.raises(InputError, match="weights must have the entries that were matched"):
+    with pytest.raises(InputError, match="weights must have the 3 entries that were matched"):
         relabel(other, matching, 1, 0.5)
-    with pytest.raises(InputError, match="original must have the entries that were matched"):
+    with pytest.raises(InputError, match="weights must be a csr matrix of numbers; got ndarray"):
+        relabel(weights.toarray(), matching, 1, 0.5)
+    with pytest.raises(InputError, match=r"matching must be what plan\.match answers; got NoneType"):
+        relabel(weights, None, 1, 0.5)
+    with pytest.raises(InputError, match="weights must be finite"):
+        relabel(weights * np.float32(np.nan), matching, 1, 0.5)
+    with pytest.raises(InputError, match="original must have the 3 entries that were matched"):
         relabel(weights, matching, 1, 0.5, original=other)

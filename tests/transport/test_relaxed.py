@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
+from threadpoolctl import threadpool_info
 
 from prorec import Factors, InputError
 from prorec.transport import Marginals, relaxed, top
 from prorec.transport.kernels import cpu
+from prorec.transport.scores import ScaledFactors
+from prorec.transport.step import match_block, sum_block
 from tests.transport.problems import Problem, problem, relaxed_plan, relaxed_shares
 from tests.transport.test_split import by_sorting
 
@@ -46,12 +53,12 @@ def test_small_and_large_scores_in_one_problem() -> None:
     given = problem(300, 50, kind=np.float64)
     factors = Factors(given.factors.users * np.geomspace(1e-3, 1e5, 300)[:, None], given.factors.items)
     given = Problem(factors, given.marginals, given.observed)
-    plan = relaxed(factors, given.marginals, 0.1, memory=20_000)
-    assert 0 < plan.blocks._needs_double.sum() < len(plan.blocks.rows)
+    plan = relaxed(factors, given.marginals, 0.1, memory=100_000)
+    assert 0 < plan.blocks.scores.n_double < 300
     np.testing.assert_allclose(
         plan.to_dense(), relaxed_plan(given.scores, given.marginals, 0.1), rtol=1e-5, atol=1e-300
     )
-    dense, streamed = matched(given, 0.1, memory=20_000)
+    dense, streamed = matched(given, 0.1, memory=100_000)
     np.testing.assert_allclose(streamed, dense, rtol=1e-5, atol=1e-30)
 
 
@@ -59,7 +66,7 @@ def test_small_and_large_scores_in_one_problem() -> None:
 def test_solves_its_problem(choice: str) -> None:
     """Minimise Σ Mπ + γΣ π(log π − 1) with one marginal fixed (Eq. 5 and 6) with a generic solver."""
     given = problem(4, 3, seed=3, density=1)
-    marginals = Marginals([0.5, 0.3, 0.2], [0.4, 0.3, 0.2, 0.1])
+    marginals = Marginals(items=[0.5, 0.3, 0.2], users=[0.4, 0.3, 0.2, 0.1])
     cost, gamma = -given.scores, 0.7
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -99,9 +106,9 @@ def test_meets_the_marginal_it_is_for() -> None:
 def test_blocks_and_functions_change_nothing(scale: float) -> None:
     given = problem(200, 60, scale=scale)
     whole = relaxed(given.factors, given.marginals, 0.1)
-    in_blocks = relaxed(given.factors, given.marginals, 0.1, memory=20 * 60 * 6)
+    in_blocks = relaxed(given.factors, given.marginals, 0.1, memory=60 * 400)
     scores = given.scores
-    by_function = relaxed(lambda rows: scores[rows], given.marginals, 0.1, memory=20 * 60 * 6)
+    by_function = relaxed(lambda rows: scores[rows], given.marginals, 0.1, memory=60 * 400)
     assert len(whole.blocks.rows) < len(in_blocks.blocks.rows)
     for plan in (in_blocks, by_function):
         np.testing.assert_allclose(plan.to_dense(), whole.to_dense(), rtol=1e-5, atol=1e-300)
@@ -162,10 +169,10 @@ def test_top_of_fewer_items_is_all_of_them() -> None:
 def test_never_nan(n_users: int, n_items: int, gamma: float, largest: float, choice: str, link: str, seed: int) -> None:
     """γ from 1e-4 to 1e3, scores to ±1e6, users and items without mass, one user, one item."""
     rng = np.random.default_rng(seed)
-    factors = Factors(largest * rng.uniform(-1, 1, (n_users, 1)), rng.uniform(-1, 1, (n_items, 1)), link=link)
+    factors = Factors(largest * rng.uniform(-1, 1, (n_users, 8)) / 8, rng.uniform(-1, 1, (n_items, 8)), link=link)
     items, users = (rng.random(n) * (rng.random(n) < 0.7) for n in (n_items, n_users))
     items[rng.integers(n_items)], users[rng.integers(n_users)] = 1, 1
-    marginals = Marginals(items / items.sum(), users / users.sum())
+    marginals = Marginals(items=items / items.sum(), users=users / users.sum())
     plan = relaxed(factors, marginals, gamma, choice)
     dense = plan.to_dense()
     assert np.isfinite(dense).all()
@@ -195,7 +202,7 @@ def test_flat_rows_keep_their_order() -> None:
 def test_progress_is_told_of_every_block() -> None:
     given = problem(100, 30)
     calls: list[tuple[int, int]] = []
-    plan = relaxed(given.factors, given.marginals, 0.1, memory=10 * 30 * 6, progress=lambda *now: calls.append(now))
+    plan = relaxed(given.factors, given.marginals, 0.1, memory=30 * 200, progress=lambda *now: calls.append(now))
     n_blocks = len(plan.blocks.rows)
     assert n_blocks > 5
     assert calls == [(done, n_blocks) for done in range(1, n_blocks + 1)]
@@ -209,6 +216,103 @@ def test_single_precision_is_given_up_above_its_reach() -> None:
     assert cpu.log_sums(block) is not None
     assert cpu.log_sums(np.nextafter(block, np.float32(np.inf))) is None
     assert cpu.log_sums(-np.nextafter(block, np.float32(np.inf))) is None
+
+
+def test_small_scores_of_very_unequal_factors() -> None:
+    """Users' factors beyond single precision, items' as small; or γ; the scores themselves are ordinary."""
+    given = problem(6, 5, kind=np.float64)
+    marginals = Marginals.uniform(6, 5)
+    wanted = relaxed_plan(given.scores, marginals, 1.0)
+    for link in ("identity", "sigmoid"):
+        same = Problem(Factors(given.factors.users, given.factors.items, link=link), marginals, given.observed)
+        wanted = relaxed_plan(same.scores, marginals, 1.0)
+        for power in (1e39, 1e-46, 1e150):
+            factors = Factors(given.factors.users * power, given.factors.items / power, link=link)
+            plan = relaxed(factors, marginals, 1.0)
+            np.testing.assert_allclose(plan.to_dense(), wanted, rtol=1e-5)
+            np.testing.assert_allclose(
+                plan.match(given.observed).shares,
+                relaxed(same.factors, marginals, 1.0).match(given.observed).shares,
+                rtol=1e-5,
+            )
+    tiny = Factors(given.factors.users * 1e-200, given.factors.items)
+    wanted = relaxed_plan(given.scores, marginals, 1.0)
+    np.testing.assert_allclose(relaxed(tiny, marginals, 1e-200).to_dense(), wanted, rtol=1e-5)
+
+
+def test_shares_where_the_items_weights_are_worlds_apart() -> None:
+    scores = np.array([[-39.0, 39.0]] * 3)
+    marginals = Marginals(items=[1 - 1e-10, 1e-10], users=[1 / 3] * 3)
+    matching = relaxed(lambda rows: scores[rows], marginals, 1.0, "column").match(csr_array(np.ones((3, 2))))
+    np.testing.assert_allclose(matching.shares.reshape(3, 2), [[1 - 1e-10, 1e-10]] * 3, rtol=1e-5)
+
+
+def test_a_step_can_be_driven_by_anybody() -> None:
+    """Partitions of users, each with factors of its own, and no driver of ours: the same sums, the same shares."""
+    given = problem(60, 40)
+    plan = relaxed(given.factors, given.marginals, 0.1)
+    wanted = plan.match(given.observed)
+    room = np.empty((25, 40), dtype=np.float32)
+    by_item = np.full(40, -np.inf)
+    for begin in (0, 25, 50):
+        part = slice(begin, begin + 25)
+        scores = ScaledFactors(Factors(given.factors.users[part], given.factors.items), 0.1)
+        rows = np.arange(scores.shape[0])
+        by_item = np.logaddexp(by_item, sum_block(scores, rows, room)[1])
+        kappa, threshold, shares = match_block(
+            scores, rows, room, plan.user_potential[part], plan.item_potential, 0, given.observed[part]
+        )
+        entries = slice(given.observed.indptr[begin], given.observed.indptr[min(begin + 25, 60)])
+        np.testing.assert_array_equal(kappa, wanted.kappa[part])
+        np.testing.assert_allclose(threshold, wanted.threshold[part], rtol=1e-5)
+        np.testing.assert_allclose(shares, wanted.shares[entries], rtol=1e-5)
+    np.testing.assert_allclose(given.marginals.log_items - by_item, plan.item_potential, rtol=1e-5)
+
+
+def test_blas_gets_its_threads_back() -> None:
+    """Also when two calls overlap, and when one fails half-way."""
+    given = problem(2000, 300)
+    before = [library["num_threads"] for library in threadpool_info()]
+
+    def slow(*now: int) -> None:
+        time.sleep(0.01)
+
+    def fail(*now: int) -> None:
+        raise KeyError("stop")
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(relaxed, given.factors, given.marginals, 0.1, memory=3e6, progress=slow)
+        time.sleep(0.02)
+        second = pool.submit(relaxed, given.factors, given.marginals, 0.1, memory=3e6, progress=slow)
+    np.testing.assert_array_equal(first.result().item_potential, second.result().item_potential)
+    with pytest.raises(KeyError, match="stop"):
+        relaxed(given.factors, given.marginals, 0.1, memory=3e6, progress=fail)
+    assert [library["num_threads"] for library in threadpool_info()] == before
+
+
+def test_memory_stays_within_the_budget() -> None:
+    for scale in (1, 1000):  # in single precision, in double
+        given = problem(2000, 3000, scale=scale, density=0.01)
+        for memory in (3e6, 20e6):
+            plan = relaxed(given.factors, given.marginals, 0.1, memory=memory)
+            for work in (
+                lambda given=given, memory=memory: relaxed(given.factors, given.marginals, 0.1, memory=memory),
+                lambda given=given, plan=plan: plan.match(given.observed),
+            ):
+                tracemalloc.start()
+                work()
+                _, peak = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+                assert peak < memory + 3e6  # factors and results
+
+
+def test_a_score_functions_own_error_comes_through() -> None:
+    def broken(rows: np.ndarray) -> np.ndarray:
+        raise ValueError("the model is not fitted")
+
+    with pytest.raises(ValueError, match="the model is not fitted") as caught:
+        relaxed(broken, Marginals.uniform(5, 4), 1)
+    assert not isinstance(caught.value, InputError)
 
 
 def test_the_exponential() -> None:
@@ -235,12 +339,18 @@ def test_bad_arguments() -> None:
         relaxed(given.factors, (marginals.items, marginals.users), 1)
     with pytest.raises(InputError, match="scores must be Factors or a function"):
         relaxed(np.ones((5, 4)), marginals, 1)
-    with pytest.raises(InputError, match="memory must hold one row of 4 items"):
+    with pytest.raises(InputError, match="memory must be at least 384 bytes, for one row of 4 items; got 10"):
         relaxed(given.factors, marginals, 1, memory=10)
     with pytest.raises(InputError, match="memory must be a finite number"):
         relaxed(given.factors, marginals, 1, memory=np.nan)
-    with pytest.raises(InputError, match="too large for gamma"):
+    with pytest.raises(InputError, match=r"too large for gamma: \|S\|/gamma may be inf, above 1e\+12"):
         relaxed(Factors([[1e200]] * 5, [[1e200]] * 4), marginals, 1)
+    with pytest.raises(InputError, match="too large for gamma"):
+        relaxed(lambda rows: np.full((len(rows), 4), 1e10), marginals, 1e-4)
+    with pytest.raises(InputError, match="too large for gamma"):
+        relaxed(Factors([[1.0]] * 5, [[1.0]] * 4, link="sigmoid"), marginals, 1e-13)
+    with pytest.raises(InputError, match="progress must be a function"):
+        relaxed(given.factors, marginals, 1, progress=3)
 
 
 @pytest.mark.parametrize(
@@ -248,8 +358,8 @@ def test_bad_arguments() -> None:
     [
         (lambda rows: np.ones((len(rows), 3)), r"must return 5 × 4 numbers|must return 1 × 4 numbers"),
         (lambda rows: np.full((len(rows), 4), np.nan), "must be finite"),
-        (lambda rows: [["a"] * 4] * len(rows), "block of numbers"),
-        (lambda rows: None, "block of numbers|must return"),
+        (lambda rows: [["a"] * 4] * len(rows), "what scores returns must be an array of numbers"),
+        (lambda rows: None, "must return 1 × 4 numbers|must return . × 4 numbers|array of numbers"),
     ],
 )
 def test_bad_score_functions(answer: object, message: str) -> None:
@@ -266,8 +376,17 @@ def test_bad_questions_to_a_plan() -> None:
         plan.values([0], [-1])
     with pytest.raises(InputError, match="come in pairs"):
         plan.values([0, 1], [1])
-    with pytest.raises(InputError, match="whole numbers"):
+    with pytest.raises(InputError, match="whole numbers; got 1 dimensions of float64"):
         plan.rows([0.5])
+    with pytest.raises(InputError, match="users must be an array of numbers"):
+        plan.rows([0, [1]])
+    for nonsense in (None, "abc", object()):
+        with pytest.raises(InputError, match="observed must be a sparse matrix"):
+            plan.match(nonsense)
+    broken = given.observed.copy()
+    broken.indices[0] = 9
+    with pytest.raises(InputError, match="column numbers outside 0 to 3"):
+        plan.match(broken)
     with pytest.raises(InputError, match=r"observed is \(4, 5\)"):
         plan.match(csr_array((4, 5)))
     with pytest.raises(InputError, match=r"threshold must be 'personal' or top\(k\); got 'best'"):

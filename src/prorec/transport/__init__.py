@@ -9,7 +9,7 @@ from prorec.transport.plan import MarginalErrors, Plan
 from prorec.transport.relabelling import labels, relabel
 from prorec.transport.relaxed import relaxed
 from prorec.transport.sinkhorn import SinkhornPlan, sinkhorn
-from prorec.transport.thresholds import Matching, Threshold, Top, split, top
+from prorec.transport.thresholds import Matching, Threshold, split, top
 
 __all__ = [
     "MarginalErrors",
@@ -18,7 +18,6 @@ __all__ = [
     "Plan",
     "SinkhornPlan",
     "Threshold",
-    "Top",
     "emd",
     "labels",
     "relabel",

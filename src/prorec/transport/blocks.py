@@ -6,9 +6,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from prorec._threads import CORES
 from prorec.errors import InputError, number
 from prorec.factors import Factors
 from prorec.transport.marginals import Marginals
-from prorec.transport.scores import Rows, Scaled, ScoreFunction, in_parts, scaled
+from prorec.transport.scores import PARTS, Rows, Scaled, ScoreFunction, scaled
 
 Progress = Callable[[int, int], object]
 """Called after each block with how many blocks are done and how many there are."""
@@ -27,7 +27,6 @@ MEMORY = 256e6
 """How many bytes of blocks may be in memory at once, unless the caller says otherwise."""
 
 _MOST_ROWS = 512  # more don't make the product faster
-_BYTES = 6  # for each entry of a block: itself, and a twelfth of it at a time in double precision, three times over
 Result = TypeVar("Result")
 
 
@@ -38,104 +37,104 @@ def blocks_of(
     gamma = number("gamma", gamma)
     if gamma <= 0:
         raise InputError(f"gamma must be above 0; got {gamma:g}")
-    if not isinstance(marginals, Marginals):
-        raise InputError(f"marginals must be Marginals(items, users); got {type(marginals).__name__}")
-    return Blocks(scaled(scores, gamma, marginals.shape), memory, in_double=in_double)
+    return Blocks(scaled(scores, gamma, marginals, in_double=in_double), memory)
 
 
 class Blocks:
-    """Users in blocks, each worked on in the least precision that is good enough.
+    """Users in blocks.
 
     Parameters
     ----------
     scores : scores over γ
     memory : budget in bytes
-    in_double : take all of them in double precision
     """
 
-    def __init__(self, scores: Scaled, memory: float = MEMORY, *, in_double: bool = False) -> None:
+    def __init__(self, scores: Scaled, memory: float = MEMORY) -> None:
         memory = number("memory", memory, 0)
         self.scores = scores
         n_users, n_items = scores.shape
-        row = _BYTES * n_items
-        if memory < row:
-            raise InputError(f"memory must hold one row of {n_items:,} items, {row:,} bytes; got {memory:,.0f}")
-        self._workers = max(1, min(CORES, int(memory / row)))
-        self._n_rows = max(1, min(_MOST_ROWS, n_users, int(memory / row / self._workers)))
-        n_double = n_users if in_double else scores.n_double
-        first = self._cut(scores.order[:n_double])
-        self.rows = first + self._cut(scores.order[n_double:])
-        self._needs_double = np.arange(len(self.rows)) < len(first)
-        self._own = threading.local()
+        if memory < _bytes(1, n_items):
+            raise InputError(
+                f"memory must be at least {_bytes(1, n_items):,} bytes, for one row of {n_items:,} items; "
+                f"got {memory:,.0f}"
+            )
+        self._workers = min(CORES, int(memory / _bytes(1, n_items)), n_users)
+        most = min(_MOST_ROWS, -(-n_users // self._workers))
+        fits = (rows for rows in range(most, 0, -1) if self._workers * _bytes(rows, n_items) <= memory)
+        self._n_rows = next(fits)
+        # Those known to need double precision have blocks of their own, the first: they take longest.
+        self.rows = self._cut(scores.order[: scores.n_double]) + self._cut(scores.order[scores.n_double :])
 
     def each(
-        self,
-        step: Callable[[Rows, NDArray[np.float32] | NDArray[np.float64]], Result | None],
-        join: Callable[[Result, Result], Result],
-        progress: Progress | None = None,
+        self, work: Callable[[Rows, NDArray[np.float32]], Result], progress: Progress | None = None
     ) -> Iterator[tuple[Rows, Result]]:
-        """Rows and result of `step` for each block of scores, in order, whichever is done first.
+        """Rows and result of `work` for each block, in order, whichever is done first.
 
-        A step that answers None to a block in single precision gets it in double; that goes in parts, to keep within
-        the budget, and `join` puts the results of two parts together. The next call remembers which blocks those were.
+        `work` is given the rows and room for their block, which it shares with no other thread.
         """
+        if progress is not None and not callable(progress):
+            raise InputError(f"progress must be a function of two numbers; got {type(progress).__name__}")
+        own = threading.local()  # fresh memory for every block would cost more than the arithmetic
 
-        def work(place: int) -> Result:
-            rows = self.rows[place]
-            if not self._needs_double[place]:
-                block = self.scores.single(rows, self._buffer())
-                result = None if block is None else step(rows, block)
-                if result is not None:
-                    return result
-                self._needs_double[place] = True
-            joined: Result | None = None
-            for part in in_parts(rows):
-                result = step(part, self.scores.double(part))
-                assert result is not None, "a step must take every block in double precision"
-                joined = result if joined is None else join(joined, result)
-            assert joined is not None
-            return joined
+        def work_on(place: int) -> Result:
+            if not hasattr(own, "room"):
+                own.room = np.empty((self._n_rows, self.scores.shape[1]), dtype=np.float32)
+            return work(self.rows[place], own.room)
 
-        for done, result in enumerate(self._in_order(work)):
+        for place, result in enumerate(_in_order(work_on, len(self.rows), self._workers)):
             if progress is not None:
-                progress(done + 1, len(self.rows))
-            yield self.rows[done], result
+                progress(place + 1, len(self.rows))
+            yield self.rows[place], result
 
     def _cut(self, rows: Rows) -> list[Rows]:
         return [rows[begin : begin + self._n_rows] for begin in range(0, len(rows), self._n_rows)]
 
-    def _in_order(self, work: Callable[[int], Result]) -> Iterator[Result]:
-        workers = min(self._workers, len(self.rows))
-        if workers == 1:
-            yield from map(work, range(len(self.rows)))
-            return
-        with _one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-            waiting: deque[Future[Result]] = deque()
-            try:
-                for place in range(len(self.rows)):
-                    waiting.append(pool.submit(work, place))
-                    if len(waiting) > 2 * workers:  # results wait for their turn; not too many of them
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
 
-    def _buffer(self) -> NDArray[np.float32]:
-        """One block's room for each thread: fresh memory costs more than the arithmetic."""
-        if not hasattr(self._own, "buffer"):
-            self._own.buffer = np.empty((self._n_rows, self.scores.shape[1]), dtype=np.float32)
-        buffer: NDArray[np.float32] = self._own.buffer
-        return buffer
+def _bytes(rows: int, n_items: int) -> int:
+    """What one worker needs: a block in single precision, a part of it in double four times over, and some vectors."""
+    return n_items * (4 * rows + 32 * -(-rows // PARTS) + 60)
+
+
+def _in_order(work: Callable[[int], Result], n_blocks: int, workers: int) -> Iterator[Result]:
+    if min(workers, n_blocks) == 1:
+        yield from map(work, range(n_blocks))
+        return
+    with _one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for place in range(n_blocks):
+                waiting.append(pool.submit(work, place))
+                if len(waiting) > 2 * workers:  # results wait for their turn; not too many of them
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+_blas_lock = threading.Lock()
+_blas_users: list[Any] = []
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Our threads take a block each: BLAS should not start more of its own.
+
+    The limit is the whole process's. Whoever comes first sets it, whoever leaves last lifts it.
+    """
+    with _blas_lock:
+        _blas_users.append(_blas().limit(limits=1) if not _blas_users else None)
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            if len(_blas_users) == 1:
+                _blas_users.pop().restore_original_limits()
+            else:
+                _blas_users.pop()
 
 
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
-
-
-def _one_blas_thread() -> AbstractContextManager[object]:
-    """Our threads take a block each: BLAS should not start more of its own."""
-    controller = _blas()
-    return controller.limit(limits=1) if controller.lib_controllers else nullcontext()

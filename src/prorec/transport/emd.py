@@ -9,10 +9,9 @@ from scipy.sparse import csr_array
 
 from prorec.errors import ConvergenceWarning, InputError, number
 from prorec.factors import Factors
-from prorec.transport.blocks import blocks_of
 from prorec.transport.marginals import Marginals
 from prorec.transport.plan import SparsePlan
-from prorec.transport.scores import ScoreFunction, in_parts
+from prorec.transport.scores import ScoreFunction, in_parts, scaled
 
 # What POT's network simplex was measured to take, on problems of 500 × 500 to 4,000 × 4,000 and on Amazon Music.
 _BYTES_PER_PAIR = 42
@@ -34,7 +33,8 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
     memory : how many bytes it may take; a larger problem is refused with an estimate
     """
     memory = number("memory", memory, 0)
-    n_users, n_items = marginals.shape if isinstance(marginals, Marginals) else (0, 0)
+    negative_cost = scaled(scores, 1.0, marginals, in_double=True)
+    n_users, n_items = marginals.shape
     needed = _BYTES_PER_PAIR * n_users * n_items
     seconds = _SECONDS_PER_PAIR * n_users * n_items * np.sqrt(n_users + n_items)
     if needed > memory:
@@ -42,11 +42,10 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
             f"memory must be at least {needed / 1e9:,.1f} GB for the exact plan of {n_users:,} × {n_items:,}, "
             f"got {memory / 1e9:,.1f} GB; it would take about {_in_words(seconds)}. relaxed() and sinkhorn() stream"
         )
-    blocks = blocks_of(scores, marginals, 1.0, min(memory, 256e6))
     users, items = np.flatnonzero(marginals.users), np.flatnonzero(marginals.items)
     cost = np.empty((len(users), len(items)))
     for part in in_parts(np.arange(len(users)), 64):
-        cost[part] = -blocks.scores.double(users[part])[:, items]
+        cost[part] = -negative_cost.double(users[part])[:, items]
     from ot.lp import emd as solve  # takes seconds to import
 
     with warnings.catch_warnings():

@@ -8,13 +8,14 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
-from prorec.errors import InputError, whole
+from prorec.errors import InputError, numbers, whole
 
 Vector = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Marginals:
     """The two sides of a transport problem: p over items, q over users, each summing to 1.
 
@@ -38,18 +39,30 @@ class Marginals:
 
     @classmethod
     def popularity(cls, matrix: Any) -> Self:
-        """In proportion to the interactions of each item and of each user; `matrix` is users × items."""
-        items, users = (np.asarray(matrix.sum(axis=axis), dtype=np.float64).ravel() for axis in (0, 1))
+        """In proportion to the weights of each item and of each user; `matrix` is users × items, sparse or dense."""
+        try:
+            weights = csr_array(matrix)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"matrix must be a matrix of users × items: {error}") from None
+        if weights.ndim != 2 or weights.dtype.kind not in "biuf":
+            raise InputError(
+                f"matrix must be users × items of numbers; got {weights.ndim} dimensions of {weights.dtype}"
+            )
+        # Not matrix.sum, which adds single precision up in single precision.
+        n_users, n_items = weights.shape
+        rows = np.repeat(np.arange(n_users), np.diff(weights.indptr))
+        items = np.bincount(weights.indices, weights.data, n_items)
+        users = np.bincount(rows, weights.data, n_users)
         total = items.sum()
         if not total > 0:
-            raise InputError("matrix has no interactions to take popularity from")
-        return cls(items / total, users / users.sum())
+            raise InputError(f"matrix must have interactions to take popularity from; its weights sum to {total:g}")
+        return cls(items=items / total, users=users / total)
 
     @classmethod
     def uniform(cls, n_users: int, n_items: int) -> Self:
         """The same for each item and the same for each user, as in Eq. 1."""
         n_users, n_items = whole("n_users", n_users, 1), whole("n_items", n_items, 1)
-        return cls(np.full(n_items, 1 / n_items), np.full(n_users, 1 / n_users))
+        return cls(items=np.full(n_items, 1 / n_items), users=np.full(n_users, 1 / n_users))
 
     @cached_property
     def log_items(self) -> Vector:
@@ -74,16 +87,14 @@ def _log(mass: Vector) -> Vector:
 
 def _distribution(name: str, given: ArrayLike) -> Vector:
     """Non-negative numbers that sum to 1, exactly so when they leave here."""
-    try:
-        values = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers: {error}") from None
+    values = numbers(name, given).astype(np.float64)
     if values.ndim != 1 or not len(values):
         raise InputError(f"{name} must be a vector with at least one number; got shape {values.shape}")
     if not np.isfinite(values).all():
-        raise InputError(f"{name} must be finite; number {int(np.argmin(np.isfinite(values)))} is not")
+        at = int(np.argmin(np.isfinite(values)))
+        raise InputError(f"{name} must be finite; {name}[{at}] is {values[at]}")
     if values.min() < 0:
-        raise InputError(f"{name} must not be negative; number {int(np.argmin(values))} is {values.min():g}")
+        raise InputError(f"{name} must not be negative; {name}[{np.argmin(values)}] is {values.min():g}")
     if abs(values.sum() - 1) > 1e-6:
         raise InputError(f"{name} must sum to 1; the sum is {values.sum():.9g}")
     values /= values.sum()

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from prorec.errors import InputError, number
+from prorec.errors import InputError, number, numbers
 from prorec.transport.blocks import MEMORY, Blocks, Progress
 from prorec.transport.kernels import cpu
 from prorec.transport.marginals import Marginals
 from prorec.transport.scores import Rows, in_parts
+from prorec.transport.step import Room, match_block
 from prorec.transport.thresholds import Matching, Threshold, as_k
 
 Vector = NDArray[np.float64]
@@ -56,7 +57,11 @@ class Plan(ABC):
     def match(
         self, observed: csr_array, threshold: Threshold = "personal", progress: Progress | None = None
     ) -> Matching:
-        """Each user's threshold, and each observed pair's share of its user's mass."""
+        """Each user's threshold, and each observed pair's share of its user's mass.
+
+        Shares compare the items of one user; where a plan gives a user no mass because the marginals have none, they
+        are those that any mass would have.
+        """
 
     @abstractmethod
     def _portions(self) -> Iterator[Rows]:
@@ -88,12 +93,14 @@ class Plan(ABC):
         return dense
 
     def _positions(self, name: str, given: ArrayLike) -> Rows:
-        count = self.shape[name == "items"]
-        positions = np.asarray(given)
+        count = dict(zip(("users", "items"), self.shape, strict=True))[name]
+        positions = numbers(name, given)
         if positions.size == 0:
             return np.empty(0, dtype=np.intp)
         if positions.ndim != 1 or positions.dtype.kind not in "iu":
-            raise InputError(f"{name} must be a list of whole numbers, counting from 0")
+            raise InputError(
+                f"{name} must be a list of whole numbers; got {positions.ndim} dimensions of {positions.dtype}"
+            )
         if positions.min() < 0 or positions.max() >= count:
             raise InputError(f"{name} must be from 0 to {count - 1}; got {positions.min()} to {positions.max()}")
         return positions.astype(np.intp, copy=False)
@@ -105,9 +112,14 @@ class Plan(ABC):
         return rows, columns
 
     def _checked(self, observed: Any) -> csr_array:
-        matrix = csr_array(observed)
+        try:
+            matrix = csr_array(observed)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"observed must be a sparse matrix of users × items: {error}") from None
         if matrix.shape != self.shape:
             raise InputError(f"observed is {matrix.shape}, users × items, but the plan is {self.shape}")
+        if matrix.nnz and not 0 <= matrix.indices.min() <= matrix.indices.max() < self.shape[1]:
+            raise InputError(f"observed has column numbers outside 0 to {self.shape[1] - 1}")
         return matrix
 
 
@@ -157,14 +169,13 @@ class ScaledPlan(Plan):
         """Each user's threshold, and each observed pair's share of its user's mass: one pass over the scores."""
         matrix, k = self._checked(observed), as_k(threshold)
 
-        def step(rows: Rows, block: cpu.Block) -> tuple[Any, ...]:
-            part = matrix[rows]
-            return cpu.match(
-                block, self.user_potential[rows], self.item_potential, k, part.indptr.astype(np.int64), part.indices
+        def work(rows: Rows, room: Room) -> cpu.Matched:
+            return match_block(
+                self.blocks.scores, rows, room, self.user_potential[rows], self.item_potential, k, matrix[rows]
             )
 
         matching = Matching.empty(matrix)
-        for rows, (kappa, value, shares) in self.blocks.each(step, _concatenated, progress):
+        for rows, (kappa, value, shares) in self.blocks.each(work, progress):
             matching.kappa[rows], matching.threshold[rows] = kappa, value
             matching.shares[_places(matrix.indptr, rows)] = shares
         return matching
@@ -203,7 +214,7 @@ class SparsePlan(Plan):
             rows /= np.maximum(
                 rows.max(axis=1, keepdims=True), np.finfo(np.float64).tiny
             )  # so that float32 can hold them
-            result = cpu.match_plan(rows, k, part.indptr.astype(np.int64), part.indices)
+            result = cpu.match_plan(rows, k, part.indptr.astype(np.int64), part.indices.astype(np.int32))
             matching.kappa[users], matching.threshold[users], shares = result
             matching.shares[_places(matrix.indptr, users)] = shares
             if progress is not None:
@@ -215,10 +226,6 @@ class SparsePlan(Plan):
         rows = max(1, int(MEMORY / (24 * n_items)))
         for begin in range(0, n_users, rows):
             yield np.arange(begin, min(begin + rows, n_users))
-
-
-def _concatenated(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(np.concatenate(both) for both in zip(first, second, strict=True))
 
 
 def _places(indptr: NDArray[Any], rows: Rows) -> NDArray[np.intp]:

@@ -38,19 +38,29 @@ def relabel(
     original : X₀, the weights at the beginning
     """
     lam = number("lam", lam, 0, 1)
+    if not isinstance(matching, Matching):
+        raise InputError(f"matching must be what plan.match answers; got {type(matching).__name__}")
     _same_pairs("weights", weights, matching.observed)
     anchor = weights
     if original is not None:
         _same_pairs("original", original, matching.observed)
         anchor = original
     data = lam * weights.data + (1 - lam) * labels(matching, beta) * anchor.data
-    return csr_array((data.astype(np.float32), weights.indices, weights.indptr), shape=weights.shape)
+    with np.errstate(over="ignore"):
+        data = data.astype(np.float32)
+    if not np.isfinite(data).all():
+        raise InputError("weights must be finite, in single precision too")
+    return csr_array((data, weights.indices.copy(), weights.indptr.copy()), shape=weights.shape)
 
 
 def _same_pairs(name: str, matrix: Any, observed: csr_array) -> None:
+    if getattr(matrix, "format", "") != "csr" or matrix.dtype.kind not in "biuf":
+        raise InputError(f"{name} must be a csr matrix of numbers; got {type(matrix).__name__}")
     if (
         matrix.shape != observed.shape
         or not np.array_equal(matrix.indptr, observed.indptr)
         or not np.array_equal(matrix.indices, observed.indices)
     ):
-        raise InputError(f"{name} must have the entries that were matched, in the same order")
+        raise InputError(
+            f"{name} must have the {observed.nnz} entries that were matched, in their order; got {matrix.nnz} entries"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -9,10 +10,10 @@ import numpy as np
 from prorec.errors import one_of
 from prorec.factors import Factors
 from prorec.transport.blocks import MEMORY, Progress, blocks_of
-from prorec.transport.kernels import cpu
 from prorec.transport.marginals import Marginals
 from prorec.transport.plan import ScaledPlan
-from prorec.transport.scores import Rows, ScoreFunction
+from prorec.transport.scores import ScoreFunction
+from prorec.transport.step import sum_block
 
 
 def relaxed(
@@ -42,19 +43,15 @@ def relaxed(
     """
     one_of("choice", choice, ("max", "row", "column"))
     blocks = blocks_of(scores, marginals, gamma, memory)
-
-    def step(rows: Rows, block: cpu.Block) -> tuple[cpu.Vector, cpu.Vector] | None:
-        return cpu.log_sums(block)
-
     by_user = np.empty(marginals.shape[0])
     by_item = np.full(marginals.shape[1], -np.inf)
-    for rows, (row_sums, column_sums) in blocks.each(step, cpu.joined, progress):
+    for rows, (row_sums, column_sums) in blocks.each(partial(sum_block, blocks.scores), progress):
         by_user[rows] = row_sums
         np.logaddexp(by_item, column_sums, out=by_item)
-    nothing = np.full(marginals.shape[0], -np.inf)
+    no_offset = np.zeros(marginals.shape[0])
     for_users, for_items = marginals.log_users - by_user, marginals.log_items - by_item
     if choice == "row":
-        return ScaledPlan(blocks, marginals, for_users, nothing, np.zeros(marginals.shape[1]))
-    return ScaledPlan(
-        blocks, marginals, np.zeros(marginals.shape[0]), for_users if choice == "max" else nothing, for_items
-    )
+        return ScaledPlan(blocks, marginals, for_users, np.full_like(by_user, -np.inf), np.zeros_like(by_item))
+    if choice == "column":
+        return ScaledPlan(blocks, marginals, no_offset, np.full_like(by_user, -np.inf), for_items)
+    return ScaledPlan(blocks, marginals, no_offset, for_users, for_items)

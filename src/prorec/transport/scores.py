@@ -7,24 +7,25 @@ of users. Both give a block in single precision where that is good enough, and i
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.errors import InputError
+from prorec.errors import InputError, numbers
 from prorec.factors import Factors
 from prorec.transport.kernels import cpu
+from prorec.transport.marginals import Marginals
 
 Rows = NDArray[np.intp]
 ScoreFunction = Callable[[Rows], Any]
 """Given row numbers of users, their scores: one row for each of them, one column for each item."""
 
-# Rounding in a product of factors grows with their lengths, not with the score: about 2.4e-8·‖u‖·‖v‖ in the mean.
-_LENGTH = 64.0
-_LARGEST = 1e300
-_PAIRS = 1 << 16
+# Rounding in a product of factors grows with their lengths, not with the score: 2.4e-8·‖u‖·‖v‖ is common, five times
+# that has been seen.
+_LENGTH = 48.0
+_LARGEST = 1e12  # the plan is e to the power of S/γ: beyond, its digits are those that double precision has lost
+_NUMBERS = 1 << 22  # so many factors of pairs at a time: 32 MB in double precision
 
 
 class Scaled(Protocol):
@@ -37,8 +38,8 @@ class Scaled(Protocol):
     n_double: int
     """So many of them are known to need it."""
 
-    def single(self, rows: Rows, out: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """The block of some other users in `out`, or None where it turns out to need double precision after all."""
+    def single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """The block of some users in `room`, or None where it is known to need double precision."""
         ...
 
     def double(self, rows: Rows) -> NDArray[np.float64]:
@@ -50,76 +51,100 @@ class Scaled(Protocol):
         ...
 
 
-def scaled(scores: Factors | ScoreFunction, gamma: float, shape: tuple[int, int]) -> Scaled:
-    """Scores of users × items over γ, from factors or from a function."""
+PARTS = 12
+"""In so many parts a block is taken into double precision, which needs several copies of eight bytes."""
+
+
+def scaled(scores: Factors | ScoreFunction, gamma: float, marginals: Marginals, *, in_double: bool = False) -> Scaled:
+    """Scores over γ, from factors or from a function, for the users and items that the marginals are for."""
+    if not isinstance(marginals, Marginals):
+        raise InputError(f"marginals must be Marginals(items=…, users=…); got {type(marginals).__name__}")
+    n_users, n_items = marginals.shape
     if isinstance(scores, Factors):
-        if scores.shape != shape:
+        if scores.shape != marginals.shape:
             raise InputError(
-                f"scores are for {scores.shape[0]} users × {scores.shape[1]} items, "
-                f"marginals for {shape[0]} × {shape[1]}"
+                f"scores are for {scores.shape[0]} users × {scores.shape[1]} items, marginals for {n_users} × {n_items}"
             )
-        return _FromFactors(scores, gamma)
+        return ScaledFactors(scores, gamma, in_double=in_double)
     if callable(scores):
-        return _FromFunction(scores, gamma, shape)
+        return _ScaledFunction(scores, gamma, marginals.shape, in_double=in_double)
     raise InputError(f"scores must be Factors or a function of row numbers; got {type(scores).__name__}")
 
 
-def in_parts(rows: Rows, parts: int = 12) -> list[Rows]:
-    """A block's users in parts that are small enough for double precision with all its copies."""
+def in_parts(rows: Rows, parts: int = PARTS) -> list[Rows]:
+    """Some users in parts, about equally many in each."""
     return np.array_split(rows, max(1, min(parts, len(rows))))
 
 
-class _FromFactors:
-    def __init__(self, factors: Factors, gamma: float) -> None:
+class ScaledFactors:
+    """Scores over γ from factors."""
+
+    def __init__(self, factors: Factors, gamma: float, *, in_double: bool = False) -> None:
         self.shape = factors.shape
         self._factors, self._gamma = factors, gamma
         self._is_sigmoid = factors.link == "sigmoid"
         # The bias is one more factor, which all users have in common.
-        users, items = factors.users, factors.items
-        self._users_bias = factors.item_bias is not None
+        items = factors.items.astype(np.float64)
         if factors.item_bias is not None:
             items = np.column_stack([items, factors.item_bias])
-        self._items = items
+        # What is taken from the items, so that no factor of theirs is above 1, goes to the users: by a power of two,
+        # exactly. Then nothing but a large score can overflow.
+        _, self._exponent = np.frexp(np.abs(items).max(initial=0))
+        self._items = np.ldexp(items, -self._exponent)
+        self._single_items = np.ascontiguousarray(self._items.T, dtype=np.float32)  # a little faster than a view
+        longest = np.linalg.norm(self._items, axis=1).max()
         with np.errstate(over="ignore"):
-            self._single_items = np.ascontiguousarray(items.T, dtype=np.float32)  # a little faster than a view
-            lengths = np.sqrt(np.square(users, dtype=np.float64).sum(axis=1) + self._users_bias)
-            longest = np.sqrt(np.square(items, dtype=np.float64).sum(axis=1).max())
-            # A sigmoid is nowhere steeper than 1/4.
-            reach = lengths * longest / gamma / (4 if self._is_sigmoid else 1)
-        if not reach.max() < _LARGEST:
-            raise InputError("scores are too large for gamma: users · items / gamma overflows")
+            reach = np.concatenate([longest * self._lengths(part) for part in in_parts(np.arange(self.shape[0]), 64)])
+        _check_largest(1 / gamma if self._is_sigmoid else reach.max())
+        if self._is_sigmoid:
+            reach /= 4 * gamma  # it is nowhere steeper than a quarter
+            in_double = in_double or 1 / gamma > cpu.REACH
         self.order = np.argsort(-reach, kind="stable")
-        self.n_double = int((reach > _LENGTH).sum())
+        self.n_double = self.shape[0] if in_double else int((reach > _LENGTH).sum())
+        self._needs_double = np.zeros(self.shape[0], dtype=bool)
+        self._needs_double[self.order[: self.n_double]] = True
 
-    def single(self, rows: Rows, out: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        block = out[: len(rows)]
+    def single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """The block of some users, or None."""
+        if self._needs_double[rows].any():
+            return None
+        block = room[: len(rows)]
         np.matmul(self._of_users(rows, np.float32), self._single_items, out=block)
         if self._is_sigmoid:
             cpu.logistic(block, 1 / self._gamma)
         return block
 
     def double(self, rows: Rows) -> NDArray[np.float64]:
-        block: NDArray[np.float64] = self._of_users(rows, np.float64) @ self._double_items.T
+        """The block of some users."""
+        block: NDArray[np.float64] = self._of_users(rows, np.float64) @ self._items.T
         return self._linked(block)
 
     def at(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
+        """Single pairs."""
         values = np.empty(len(rows))
-        for begin in range(0, len(rows), _PAIRS):
-            part = slice(begin, begin + _PAIRS)
+        step = max(1, _NUMBERS // self._items.shape[1]) if self._items.shape[1] else len(rows)
+        for begin in range(0, len(rows), max(step, 1)):
+            part = slice(begin, begin + step)
             users = self._of_users(rows[part], np.float64)
-            values[part] = np.einsum("ij,ij->i", users, self._double_items[items[part]])
+            values[part] = np.einsum("ij,ij->i", users, self._items[items[part]])
         return self._linked(values)
 
-    @cached_property
-    def _double_items(self) -> NDArray[np.float64]:
-        return self._items.astype(np.float64, copy=False)
-
     def _of_users(self, rows: Rows, kind: type[np.floating[Any]]) -> NDArray[Any]:
-        """Users' factors over γ; with a link γ has to wait."""
+        """Users' factors over γ, with what was taken from the items; where there is a link, γ has to wait."""
         users = self._factors.users[rows].astype(np.float64)
-        if self._users_bias:
+        if self._factors.item_bias is not None:
             users = np.column_stack([users, np.ones(len(users))])
-        return (users if self._is_sigmoid else users / self._gamma).astype(kind, copy=False)
+        if not self._is_sigmoid:
+            # In two steps: γ alone, or the items' part alone, may be more than double precision holds.
+            mantissa, exponent = np.frexp(self._gamma)
+            users = np.ldexp(users / mantissa, self._exponent - exponent)
+        else:
+            users = np.ldexp(users, self._exponent)
+        return users.astype(kind, copy=False)
+
+    def _lengths(self, rows: Rows) -> NDArray[np.float64]:
+        lengths: NDArray[np.float64] = np.linalg.norm(self._of_users(rows, np.float64), axis=1)
+        return lengths
 
     def _linked(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         if self._is_sigmoid:
@@ -130,33 +155,35 @@ class _FromFactors:
         return values
 
 
-class _FromFunction:
-    def __init__(self, function: ScoreFunction, gamma: float, shape: tuple[int, int]) -> None:
+class _ScaledFunction:
+    def __init__(self, function: ScoreFunction, gamma: float, shape: tuple[int, int], *, in_double: bool) -> None:
         self.shape = shape
-        self.order, self.n_double = np.arange(shape[0]), 0
+        self.order = np.arange(shape[0])
+        self.n_double = shape[0] if in_double else 0
         self._function, self._gamma = function, gamma
 
-    def single(self, rows: Rows, out: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        if self.n_double:
+            return None
         for part in in_parts(np.arange(len(rows))):
             block = self.double(rows[part])
-            if np.abs(block).max() > cpu.REACH:
+            if max(block.max(), -block.min()) > cpu.REACH:
                 return None
-            out[part] = block
-        return out[: len(rows)]
+            room[part] = block
+        return room[: len(rows)]
 
     def double(self, rows: Rows) -> NDArray[np.float64]:
-        try:
-            block = np.array(self._function(rows), dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"scores must return a block of numbers: {error}") from error
+        block = numbers("what scores returns", self._function(rows)).astype(np.float64)
         if block.shape != (len(rows), self.shape[1]):
             raise InputError(
                 f"scores must return {len(rows)} × {self.shape[1]} numbers for {len(rows)} users; got {block.shape}"
             )
-        block /= self._gamma
-        if not np.abs(block).max() < _LARGEST:
-            at = int(rows[np.argmin((np.abs(block) < _LARGEST).all(axis=1))])
-            raise InputError(f"scores must be finite, also over gamma; those of user {at} are not")
+        if not np.isfinite(block).all():
+            at = int(rows[np.argmin(np.isfinite(block).all(axis=1))])
+            raise InputError(f"scores must be finite; those of user {at} are not")
+        with np.errstate(over="ignore"):
+            block /= self._gamma
+        _check_largest(max(block.max(), -block.min()))
         return block
 
     def at(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
@@ -166,3 +193,8 @@ class _FromFunction:
         for user, pairs in zip(users, np.split(order, begins[1:]), strict=True):
             values[pairs] = self.double(np.array([user]))[0, items[pairs]]
         return values
+
+
+def _check_largest(largest: float) -> None:
+    if not largest <= _LARGEST:
+        raise InputError(f"scores are too large for gamma: |S|/gamma may be {largest:.3g}, above {_LARGEST:g}")

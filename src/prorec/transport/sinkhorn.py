@@ -8,13 +8,13 @@ import numpy as np
 
 from prorec.errors import ConvergenceWarning, InputError, number, whole
 from prorec.factors import Factors
-from prorec.transport.blocks import MEMORY, Progress, blocks_of
-from prorec.transport.kernels import cpu
+from prorec.transport.blocks import MEMORY, Blocks, Progress, blocks_of
 from prorec.transport.marginals import Marginals, Vector
 from prorec.transport.plan import ScaledPlan
 from prorec.transport.scores import Rows, ScoreFunction
+from prorec.transport.step import Room, scale_block
 
-_FINEST = 1e-6  # rounding in single precision leaves an error of about a tenth of this
+_FINEST = 1e-5  # rounding in single precision may leave an error of half of this
 
 
 class SinkhornPlan(ScaledPlan):
@@ -28,10 +28,22 @@ class SinkhornPlan(ScaledPlan):
     converged : whether that is within the tolerance
     """
 
-    gamma: float
-    iterations: int
-    error: float
-    converged: bool
+    def __init__(
+        self,
+        blocks: Blocks,
+        marginals: Marginals,
+        potentials: tuple[Vector, Vector],
+        gamma: float,
+        iterations: int,
+        error: float,
+        tolerance: float,
+    ) -> None:
+        for_users, for_items = potentials
+        super().__init__(blocks, marginals, for_users, np.full_like(for_users, -np.inf), for_items)
+        self.gamma = gamma
+        self.iterations = iterations
+        self.error = error
+        self.converged = error <= tolerance
 
 
 def sinkhorn(
@@ -39,7 +51,7 @@ def sinkhorn(
     marginals: Marginals,
     gamma: float,
     *,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-5,
     max_iterations: int = 1000,
     start: SinkhornPlan | None = None,
     memory: float = MEMORY,
@@ -55,11 +67,11 @@ def sinkhorn(
     scores : S = −M, higher is better; factors, or a function from row numbers to a block of scores
     marginals : p over items and q over users
     gamma : γ, the weight of the entropy; small ones take many iterations
-    tolerance : the error to stop at, Σ_j |Σ_i π_ij − p_j|; below 1e-6 everything goes in double precision
+    tolerance : the error to stop at, Σ_j |Σ_i π_ij − p_j|; below 1e-5 everything goes in double precision
     max_iterations : stop there in any case
-    start : an earlier plan of the same shape, say for other scores or another γ, to start from
+    start : an earlier plan for these items, say for other scores or another γ, to start from
     memory : how many bytes of blocks may be in memory at once
-    progress : called after each iteration with their number and `max_iterations`
+    progress : called after each block with the number done and the most that there can be, over all iterations
     """
     tolerance = number("tolerance", tolerance, 0)
     max_iterations = whole("max_iterations", max_iterations, 1)
@@ -68,25 +80,25 @@ def sinkhorn(
     for_users = np.empty(marginals.shape[0])
     for_items = log_items if start is None else _from(start, gamma, log_items)
 
-    def step(rows: Rows, block: cpu.Block) -> tuple[Vector, Vector] | None:
-        return cpu.scaled_log_sums(block, for_items, log_users[rows])
-
     error, iterations = np.inf, 0
     while True:
         by_item = np.full(marginals.shape[1], -np.inf)
-        for rows, (row_sums, column_sums) in blocks.each(step, cpu.joined):
+
+        def work(rows: Rows, room: Room, for_items: Vector = for_items) -> tuple[Vector, Vector]:
+            return scale_block(blocks.scores, rows, room, for_items, log_users[rows])
+
+        done = iterations * len(blocks.rows)
+        for number_done, (rows, (row_sums, column_sums)) in enumerate(blocks.each(work), 1):
             for_users[rows] = log_users[rows] - row_sums
             np.logaddexp(by_item, column_sums, out=by_item)
+            if progress is not None:
+                progress(done + number_done, max_iterations * len(blocks.rows))
         iterations += 1
         error = float(np.abs(np.exp(by_item + for_items) - marginals.items).sum())
-        if progress is not None:
-            progress(iterations, max_iterations)
         if error <= tolerance or iterations == max_iterations:
             break
         for_items = log_items - by_item
-    nothing = np.full(marginals.shape[0], -np.inf)
-    plan = SinkhornPlan(blocks, marginals, for_users, nothing, for_items)
-    plan.gamma, plan.iterations, plan.error, plan.converged = float(gamma), iterations, error, error <= tolerance
+    plan = SinkhornPlan(blocks, marginals, (for_users, for_items), float(gamma), iterations, error, tolerance)
     if not plan.converged:
         warnings.warn(
             f"sinkhorn stopped after {iterations} iterations with an error of {error:.3g} in the item marginal, above "
@@ -99,6 +111,8 @@ def sinkhorn(
 
 def _from(start: SinkhornPlan, gamma: float, log_items: Vector) -> Vector:
     """The items' potentials of an earlier plan; γ·g is what changes little from one γ to another."""
+    if not isinstance(start, SinkhornPlan):
+        raise InputError(f"start must be a plan of sinkhorn; got {type(start).__name__}")
     if start.shape[1] != len(log_items):
         raise InputError(f"start is a plan for {start.shape[1]} items, not {len(log_items)}")
     potential = start.item_potential * (start.gamma / gamma)

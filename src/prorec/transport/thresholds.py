@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from prorec.errors import InputError, whole
+from prorec.errors import InputError, numbers, whole
 from prorec.transport.kernels import cpu
 
 
@@ -81,14 +81,12 @@ def split(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     >>> split([[9, 1, 8, 1, 0], [2, 2, 2, 2, 2]])
     (array([2, 1]), array([8., 2.], dtype=float32))
     """
-    try:
-        values = np.array(rows, dtype=np.float32) + np.float32(0)  # which turns −0 into 0
-    except (TypeError, ValueError) as error:
-        raise InputError(f"rows must be an array of numbers: {error}") from None
+    with np.errstate(over="ignore"):  # what is too large for single precision is refused below
+        values = numbers("rows", rows).astype(np.float32) + np.float32(0)  # which turns −0 into 0
     if values.ndim != 2 or not values.shape[1]:
         raise InputError(f"rows must have two dimensions and at least one column; got shape {values.shape}")
     if not np.isfinite(values).all() or values.min(initial=0) < 0:
-        raise InputError("rows must be finite and not negative")
+        raise InputError("rows must be finite in single precision and not negative")
     # A power of two more or less changes no split, and keeps sums of large numbers from overflowing.
     _, exponent = np.frexp(values.max(axis=1, initial=0))
     values = np.ldexp(values, -exponent[:, None])
@@ -101,7 +99,7 @@ def split(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
 def as_k(threshold: Any) -> int:
     """What the block step is asked for: k, or 0 for personal thresholds."""
     if isinstance(threshold, Top):
-        return threshold.k
+        return min(threshold.k, 2**31)  # as good as all items
     if isinstance(threshold, str) and threshold == "personal":
         return 0
     raise InputError(f"threshold must be 'personal' or top(k); got {threshold!r}")

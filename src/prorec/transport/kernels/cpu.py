@@ -3,8 +3,8 @@
 Every function here is pure but for the block itself, which it may overwrite, and comes in two precisions, chosen by
 the block's dtype:
 
-- float32, where |S/γ| stays below `REACH`: e^(S/γ) can be taken without a shift, rounding costs less than 1e-5, and
-  compiled loops fuse exponential and sums.
+- float32, where |S/γ| stays within `REACH`: e^(S/γ) can be taken without a shift, rounding costs less than 1e-5, and
+  compiled loops fuse exponential and sums. A block that does not fit is answered with None.
 - float64, for everything else: log-domain, each row and column shifted by its own largest value.
 """
 
@@ -27,17 +27,17 @@ REACH = 40.0
 
 Half a unit in the last place of 40 is 2e-6, and e^±40 is far from what overflows or vanishes."""
 
+SMALLEST = 1e-30
+"""Below this, sums and weights in single precision have lost digits, or are about to."""
+
 _COLUMN_ROWS = 64  # so many rows are summed by column in single precision before they join the sum in double
 
 
 def log_sums(block: Block) -> tuple[Vector, Vector] | None:
-    """Row and column log-sum-exp of a block; None where the numbers are too large for single precision.
-
-    R_i = log Σ_j e^(S_ij/γ) for each user, C_j = log Σ_i e^(S_ij/γ) for each item: what Eq. 7 divides by.
-    """
+    """Row and column log-sum-exp of a block; None where it is too large for single precision."""
     if block.dtype == np.float32:
         rows, columns = np.empty(len(block)), np.zeros(block.shape[1])
-        if _kernel_sums(block, rows, columns) > REACH:
+        if not _kernel_sums(block, rows, columns) <= REACH:
             return None
         return np.log(rows), np.log(columns)
     top = block.max()
@@ -49,26 +49,21 @@ def log_sums(block: Block) -> tuple[Vector, Vector] | None:
 
 
 def scaled_log_sums(block: Block, item_potential: Vector, user_log_mass: Vector) -> tuple[Vector, Vector] | None:
-    """Half a Sinkhorn iteration and the sums for the other half (Eq. 4); None as in `log_sums`.
-
-    Row log-sum-exp of S/γ + g, then f = log q less that, then column log-sum-exp of S/γ + f.
-    """
+    """Row log-sum-exp of x + g; then, with f = log q less that, column log-sum-exp of x + f; None as in `log_sums`."""
     if block.dtype == np.float32:
-        top = item_potential.max()
-        rows, columns = np.empty(len(block)), np.zeros(block.shape[1])
-        item_scale = np.exp(item_potential - top).astype(np.float32)
-        if _scaled_sums(block, item_scale, np.exp(user_log_mass), rows, columns) > REACH:
+        top, most = item_potential.max(), user_log_mass.max()
+        if most == -np.inf:
             return None
-        with np.errstate(divide="ignore"):  # no mass in the whole block
-            return np.log(rows) + top, np.log(columns) - top
+        item_scale = np.exp(item_potential - top).astype(np.float32)
+        rows, columns = np.empty(len(block)), np.zeros(block.shape[1])
+        if not _scaled_sums(block, item_scale, np.exp(user_log_mass - most), rows, columns) <= REACH:
+            return None
+        if columns.min() < SMALLEST:  # an item that no user of this block comes near
+            return None
+        return np.log(rows) + top, np.log(columns) + most - top
     rows = _log_sum_exp(block + item_potential, axis=1)
     block += (user_log_mass - rows)[:, None]
     return rows, _log_sum_exp(block, axis=0)
-
-
-def joined(first: tuple[Vector, Vector], second: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
-    """Row and column log-sum-exp of two blocks of users as those of one."""
-    return np.concatenate([first[0], second[0]]), np.logaddexp(first[1], second[1])
 
 
 def match(
@@ -78,15 +73,20 @@ def match(
     k: int,
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
-) -> Matched:
-    """Thresholds and shares in a plan e^(S_ij/γ + max(A_j, B_i)); see `match_plan`."""
+) -> Matched | None:
+    """Thresholds and shares in a plan e^(x_ij + max(A_j, B_i)), see `match_plan`; None as in `log_sums`."""
     if block.dtype == np.float32:
         # Relative to the largest weight of the row, so that none overflows.
         top = item_potential.max()
         shift = np.maximum(user_potential, top)
-        item_weight = np.exp(item_potential - top).astype(np.float32)
-        weights = np.exp([top - shift, user_potential - shift]).astype(np.float32).T.copy()
-        return _matched(block, item_weight, weights, k, indptr, indices)
+        item_weight = np.exp(item_potential - top)
+        weights = np.exp([top - shift, user_potential - shift]).T
+        if _has_tiny(item_weight) or _has_tiny(weights[:, 1]):
+            return None
+        kappa, threshold, shares = _room_for(len(block), len(indices))
+        weights = np.ascontiguousarray(weights, dtype=np.float32)
+        arguments = item_weight.astype(np.float32), weights, k, indptr, indices, kappa, threshold, shares
+        return (kappa, threshold, shares) if _match_rows(block, *arguments) <= REACH else None
     block += np.maximum(item_potential, user_potential[:, None])
     block -= block.max(axis=1, keepdims=True)
     return match_plan(np.exp(block, out=block), k, indptr, indices)
@@ -98,23 +98,20 @@ def match_plan(rows: Vector, k: int, indptr: NDArray[np.int64], indices: NDArray
     A share is a plan value divided by its row's sum: the ρ of Eq. 20. `k` asks for the k-th largest value of each row
     as its threshold; 0, for the least-squares split. Row i's pairs are `indices[indptr[i] : indptr[i + 1]]`.
     """
+    kappa, threshold, shares = _room_for(len(rows), len(indices))
     no_weights = np.empty(0, dtype=np.float32)
-    return _matched(rows.astype(np.float32), no_weights, no_weights.reshape(0, 2), k, indptr, indices)
-
-
-def _matched(
-    rows: NDArray[np.float32],
-    item_weight: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    k: int,
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-) -> Matched:
-    kappa = np.empty(len(rows), dtype=np.int64)
-    threshold = np.empty(len(rows), dtype=np.float32)
-    shares = np.empty(len(indices), dtype=np.float32)
-    _match_rows(rows, item_weight, weights, k, indptr, indices, kappa, threshold, shares)
+    arguments = no_weights, no_weights.reshape(0, 2), k, indptr, indices, kappa, threshold, shares
+    _match_rows(rows.astype(np.float32), *arguments)
     return kappa, threshold, shares
+
+
+def _room_for(n_users: int, n_pairs: int) -> Matched:
+    return np.empty(n_users, dtype=np.int64), np.empty(n_users, dtype=np.float32), np.empty(n_pairs, dtype=np.float32)
+
+
+def _has_tiny(weights: Vector) -> bool:
+    """Is there any that single precision would round to a few digits or to nothing, though it is not nothing?"""
+    return bool(((weights > 0) & (weights < SMALLEST)).any())
 
 
 def logistic(block: NDArray[np.float32], scale: float) -> None:
@@ -177,7 +174,7 @@ def _kernel_sums(block: NDArray[np.float32], rows: Vector, columns: Vector) -> f
         rows[row] = total
         if row % _COLUMN_ROWS == _COLUMN_ROWS - 1 or row == len(block) - 1:
             _flush(here, columns)
-    return np.float64(np.int32(reach).view(np.float32))
+    return _float(reach)
 
 
 @njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
@@ -206,13 +203,13 @@ def _scaled_sums(
             total += np.float64(row_sum)
             reach = max(reach, largest)
         rows[row] = total
-        user_scale = np.float32(mass[row] / total)
+        user_scale = np.float32(mass[row] / total) if total > 0 else np.float32(0)
         part = block[row]
         for j in range(n):
             here[j] += user_scale * part[j]
         if row % _COLUMN_ROWS == _COLUMN_ROWS - 1 or row == len(block) - 1:
             _flush(here, columns)
-    return np.float64(np.int32(reach).view(np.float32))
+    return _float(reach)
 
 
 @njit(cache=True, nogil=True)
@@ -233,23 +230,30 @@ def _match_rows(
     kappa: NDArray[np.int64],
     threshold: NDArray[np.float32],
     shares: NDArray[np.float32],
-) -> None:
-    """Scores to plan values, where there are weights for that; then thresholds and shares, row by row in the cache."""
+) -> float:
+    """Scores to plan values, where there are weights for that; then thresholds and shares, row by row in the cache.
+
+    Returns the largest |score|; beyond `REACH` it stops there.
+    """
     spare = np.empty(rows.shape[1], dtype=np.int32)
+    reach = 0.0
     for i in range(len(rows)):
         row = rows[i]
         if len(weights):
-            _weigh(row, item_weight, weights[i, 0], weights[i, 1])
+            reach = max(reach, _weigh(row, item_weight, weights[i, 0], weights[i, 1]))
+            if not reach <= REACH:
+                return np.inf
         total = sum_of(row)
         if k == 0:
             kappa[i], value = split_row(row, total, spare)
         else:
             kappa[i] = min(k, len(row))
             value = kth_largest(row, kappa[i], spare)
-        scale = 1 / total if total > 0 else 0.0  # a row without mass has shares of 0
+        scale = 1 / total if total > 0 else 0.0  # a row of zeros has shares of 0
         threshold[i] = value * scale
         for pair in range(indptr[i], indptr[i + 1]):
             shares[pair] = row[indices[pair]] * scale
+    return reach
 
 
 @njit(cache=True, nogil=True)
@@ -263,12 +267,23 @@ def split_rows(rows: NDArray[np.float32], kappa: NDArray[np.int64], threshold: N
 @njit(cache=True, nogil=True, fastmath=_ANY_ORDER)
 def _weigh(
     row: NDArray[np.float32], item_weight: NDArray[np.float32], item_scale: np.float32, user_weight: np.float32
-) -> None:
-    """Plan values of one row: e^x·max(a_j, b)."""
+) -> float:
+    """Plan values of one row, e^x·max(a_j, b), in place; returns the largest |x|."""
+    largest = np.int32(0)
     for j in range(len(row)):
+        size = np.float32(row[j]).view(np.int32) & 0x7FFFFFFF
+        largest = size if size > largest else largest
         weight = item_weight[j] * item_scale
         weight = weight if weight > user_weight else user_weight
         row[j] = _exp(row[j]) * weight
+    return _float(largest)
+
+
+@njit(cache=True, nogil=True)
+def _float(bits: np.int32) -> float:
+    """The number of these bits; what is no number counts as infinite."""
+    value = np.float64(np.int32(bits).view(np.float32))
+    return value if value == value else np.inf
 
 
 @njit(cache=True, nogil=True, fastmath=_ANY_ORDER)

@@ -34,12 +34,12 @@ from numpy.typing import NDArray
 Row = NDArray[np.float32]
 Bits = NDArray[np.int32]
 
-BUCKETS = 512  # 4 KB of counts and sums stay in the fastest cache
+BUCKETS = 512  # their counts and sums stay in the fastest cache
 _FEW = 128  # so many are sorted faster than bucketed again
 _MANY = 1024  # a shorter row is bucketed at once
 _COUNT = 40  # a bucket holds its count above this bit and the sum of trailing bits below it
 _CHUNK = 1 << 17  # so many trailing parts, of at most 23 bits, cannot sum up to that bit
-_TIE = 1e-12  # gains closer than this, relatively, are equal but for rounding
+_TIE = 1e-13  # gains closer than this, relatively, are equal but for rounding
 _ROUGH = 1e-3  # the same for gains from sums in single precision
 
 
@@ -60,9 +60,9 @@ def split_row(row: Row, total: float, spare: Bits) -> tuple[int, float]:
     gain, kappa, edge = 0.0, 0, 0  # the best split so far; its upper group is what is ≥ edge
     above, above_sum = 0, 0.0  # of what lies above the span: how many, and their sum less as many means
     if n > _MANY:
-        lowest = _raised(row, centre, lowest, top)
-    counts = np.empty(BUCKETS + 1, dtype=np.int64)
-    sums = np.empty(BUCKETS + 1, dtype=np.int64)
+        lowest = _raised(row, centre, mean[1], lowest, top)
+    counts = np.empty(BUCKETS, dtype=np.int64)
+    sums = np.empty(BUCKETS, dtype=np.int64)
     shift = _finest_shift(lowest, top)
     lowest = (lowest >> shift) << shift  # a bucket lies within one power of two if it begins at a multiple of its size
     width = _within(bits, lowest, top, spare)
@@ -85,15 +85,15 @@ def split_row(row: Row, total: float, spare: Bits) -> tuple[int, float]:
             if counts[bucket]:
                 low = (first + bucket) << shift
                 slope, spread = _less(_value(low), mean), _spacing(low) * (1 << shift)
-                inside = counts[bucket] * slope + sums[bucket] * _spacing(low)
-                bound = _bound(count, distance, counts[bucket], inside, slope, spread, n)
+                at_top = sums[bucket] / (1 << shift)
+                bound = _bound(count, distance, at_top, slope + spread, n)
                 if counts[bucket] > 1 and bound >= gain * (1 - _TIE):
                     if next_top < 0:
                         next_top = low + (1 << shift) - 1
                         above, above_sum = count, distance
                     next_lowest = low
                 count += counts[bucket]
-                distance += inside
+                distance += counts[bucket] * slope + sums[bucket] * _spacing(low)
         finer = _finest_shift(next_lowest, next_top)
         if next_top < 0 or shift == 0:
             width = 0
@@ -116,34 +116,37 @@ def split_row(row: Row, total: float, spare: Bits) -> tuple[int, float]:
 
 
 @njit(cache=True, nogil=True)
-def _raised(row: Row, centre: np.float32, lowest: int, top: int) -> int:
+def _raised(row: Row, centre: np.float32, rest: float, lowest: int, top: int) -> int:
     """Rule out what a handful of cuts can: the bits from which on the best threshold may lie.
 
     Most values of most rows are near the mean, the threshold far above; a few comparisons in vector registers cost
-    less than putting all those values into buckets.
+    less than putting all those values into buckets. The mean is centre + rest.
     """
     n = len(row)
     height = np.float32(_value(top)) - centre
     if height <= 0:
         return lowest
     nearest = 0.25 * np.sqrt(_squares(row, centre, np.float32(1) / height) / n)  # a quarter of a standard deviation
-    cuts = np.empty(6, dtype=np.float32)  # as distances from the centre, descending
+    cuts = np.empty(6, dtype=np.float32)  # as distances from the centre; from the top down, where the row has a tail
     for place in range(4):
         cuts[place] = height * nearest ** ((place + 1) / 4)
     cuts[4] = 0.0
     cuts[5] = np.float32(_value(lowest)) - centre
     counts, sums = _cumulated(row, centre, cuts)
+    sums -= counts * rest
     best = 0.0
     for place in range(6):
         best = max(best, _gain(counts[place], sums[place], n))
     best *= 1 - _ROUGH
     last = 5
     for place in range(5, 0, -1):
-        slope = np.float64(cuts[place])
-        count, total = counts[place - 1], sums[place - 1]
-        inside, spread = counts[place] - count, np.float64(cuts[place - 1]) - slope
-        bound = _bound(count, total, inside, sums[place] - total, slope, spread, n)
-        if max(bound, _gain(count, total, n), _gain(counts[place], sums[place], n)) >= best:
+        slope, upper = cuts[place] - rest, cuts[place - 1] - rest
+        count, distance = counts[place - 1], sums[place - 1]
+        excess = max(sums[place] - distance - (counts[place] - count) * slope, 0.0)
+        at_top = min(excess / (upper - slope), counts[place] - count) if upper > slope else 0.0
+        bound = _bound(count, distance, at_top, upper, n)
+        # The two other corners are splits themselves.
+        if max(bound, _gain(count, distance, n), _gain(counts[place], sums[place], n)) >= best:
             break
         last = place - 1
     # One step down for the rounding of centre + cut.
@@ -240,14 +243,14 @@ def _gain(count: float, total: float, n: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _bound(count: float, total: float, inside: float, sum_inside: float, slope: float, spread: float, n: int) -> float:
-    """No split among `inside` more values, from slope to slope + spread, gains more than this.
+def _bound(count: float, distance: float, at_top: float, upper: float, n: int) -> float:
+    """What no split inside a bucket gains more than: the gain at the corner of its triangle.
 
-    It is the gain at the corner of the triangle: as many as possible at the upper edge, the others at the lower one.
+    There, as many values as their sum allows are at the bucket's upper edge, and none of the others is in yet. The two
+    other corners are the splits before and after the bucket.
     """
-    at_top = min(max(sum_inside - inside * slope, 0.0) / spread, inside) if spread > 0 else 0.0
     corner = count + at_top
-    return _gain(corner, total + at_top * (slope + spread), n) if corner < n else np.inf
+    return _gain(corner, distance + at_top * upper, n) if corner < n else np.inf
 
 
 @njit(cache=True, nogil=True)
