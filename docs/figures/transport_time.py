@@ -77,8 +77,7 @@ def draw(lines: dict[str, list[tuple[int, float]]], unit: float) -> None:
         is_ours = not name.startswith("POT")
         style = "-" if is_ours else ":" if name.endswith("_log") else "--"
         pairs, seconds = np.array(points).T
-        axis.plot(pairs, seconds / unit, style, color=colours[kind], marker="o" if is_ours else "s", ms=4)
-        axis.annotate(name, (pairs[-1], seconds[-1] / unit), xytext=(7, 0), textcoords="offset points", va="center")
+        axis.plot(pairs, seconds / unit, style, color=colours[kind], marker="o" if is_ours else "s", ms=4, label=name)
     axis.set(
         xscale="log",
         yscale="log",
@@ -86,7 +85,7 @@ def draw(lines: dict[str, list[tuple[int, float]]], unit: float) -> None:
         ylabel="time (1 = bare product and exp of 10⁶ pairs)",
         title="Time of one plan",
     )
-    axis.set_xlim(right=3e11)
+    axis.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(alpha=0.25)
     figure.savefig(Path(__file__).with_suffix(".png"), dpi=120)
