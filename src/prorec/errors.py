@@ -46,7 +46,7 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """
     if not isinstance(value, str) or value not in allowed:
         choices = ", ".join(repr(choice) for choice in allowed)
-        raise InputError(f"{name} must be one of {choices}, got {_shown(value)}")
+        raise InputError(f"{name} must be one of {choices}, got {shown(value)}")
 
 
 class DownloadError(RuntimeError):
@@ -64,7 +64,7 @@ def whole(name: str, value: Any, least: int, most: int | None = None, of: str = 
         if least <= given and (most is None or given <= most):
             return given
     bounds = f"of at least {least}" if most is None else f"from {least} to {of + ', ' if of else ''}{most}"
-    raise InputError(f"{name} must be a whole number {bounds}; got {_shown(value)}")
+    raise InputError(f"{name} must be a whole number {bounds}; got {shown(value)}")
 
 
 def number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
@@ -82,7 +82,7 @@ def number(name: str, value: Any, least: float = -math.inf, most: float = math.i
             return given
     bounds = f" of at least {least:g}" if math.isfinite(least) else ""
     bounds = f" from {least:g} to {most:g}" if math.isfinite(most) else bounds
-    raise InputError(f"{name} must be a finite number{bounds}; got {_shown(value)}")
+    raise InputError(f"{name} must be a finite number{bounds}; got {shown(value)}")
 
 
 def numbers(name: str, given: Any) -> NDArray[Any]:
@@ -93,8 +93,9 @@ def numbers(name: str, given: Any) -> NDArray[Any]:
     """
     try:
         array = np.asarray(given)
-        if array.dtype.kind == "O":
-            array = array.astype(np.float64)
+        if array.dtype.kind == "O" or array.dtype.itemsize > 8:
+            with np.errstate(over="ignore"):  # it is infinite then, and refused for that
+                array = array.astype(np.float64) if array.dtype.kind in "Of" else array
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name} must be an array of numbers: {error}") from None
     if array.dtype.kind not in "biuf":
@@ -102,8 +103,13 @@ def numbers(name: str, given: Any) -> NDArray[Any]:
     return array
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """The value as it is written in Python, for a message.
+
+    >>> shown("a")
+    "'a'"
+    """
     try:
         return repr(value)
-    except ValueError:  # Python does not write out numbers of thousands of digits
-        return "a number of thousands of digits"
+    except Exception:  # a number of thousands of digits, an object that cannot be shown
+        return f"something of type {type(value).__name__}"

@@ -22,6 +22,9 @@ class Factors:
     weights and decoder bias are U, V and b, and the link turns the product into what the network answers with (the
     paper's G_y).
 
+    The arrays are not copied: what is made of them (a transport plan, say) comes back to them, so leave them alone
+    as long as that is in use.
+
     >>> Factors([[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [0.5, 0.0], [0.0, 3.0]])
     Factors(2 users × 3 items, width 2)
     """

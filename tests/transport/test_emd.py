@@ -44,6 +44,21 @@ def test_from_a_function() -> None:
     np.testing.assert_allclose(by_function.to_dense(), emd(given.factors, given.marginals).to_dense(), atol=1e-9)
 
 
+@pytest.mark.parametrize("offset", [-1000.0, 10.0, 1e5])
+@pytest.mark.parametrize("scale", [1e-13, 1.0, 1e5])
+def test_an_offset_or_a_unit_changes_nothing(offset: float, scale: float) -> None:
+    given = problem(12, 9, density=0.6, kind=np.float64)
+    scores = given.scores.astype(np.float64)
+    plan = emd(lambda rows: scale * (offset * 1e-5 + scores[rows]), given.marginals)
+    assert (-scores * plan.to_dense()).sum() == pytest.approx(least_cost(-scores, given.marginals), rel=1e-6)
+
+
+def test_ratings() -> None:
+    """All scores above 3, say: POT by itself calls costs below −3 infeasible."""
+    plan = emd(lambda rows: np.full((len(rows), 2), 3.0) + 0.1 * rows[:, None], Marginals.uniform(2, 2))
+    assert plan.to_dense().sum() == pytest.approx(1)
+
+
 def test_questions() -> None:
     given = problem(30, 20, density=0.5)
     plan = emd(given.factors, given.marginals)
@@ -76,7 +91,7 @@ def test_matching() -> None:
 
 
 def test_too_large_is_refused_with_an_estimate() -> None:
-    with pytest.raises(InputError, match=r"memory must be at least 51.4 GB .* 29,858 × 40,981.*about 27 minutes"):
+    with pytest.raises(InputError, match=r"at least 51,391,\d+,\d+ bytes .* 29,858 × 40,981.*about 27 minutes"):
         emd(lambda rows: None, Marginals.uniform(29_858, 40_981))
     with pytest.raises(InputError, match=r"about 4 days"):
         emd(lambda rows: None, Marginals.uniform(200_000, 400_000))

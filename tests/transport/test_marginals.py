@@ -57,6 +57,13 @@ def test_long_columns_of_single_precision() -> None:
 def test_no_interactions() -> None:
     with pytest.raises(InputError, match="matrix must have interactions to take popularity from; its weights sum to 0"):
         Marginals.popularity(csr_array((2, 3)))
+    with pytest.raises(InputError, match="matrix must have finite weights of at least 0"):
+        Marginals.popularity(csr_array(np.array([[1.0, -1.0], [3.0, 1.0]])))
+    broken = csr_array(np.eye(3))
+    broken.indices[0] = 99
+    with pytest.raises(InputError, match="column numbers outside 0 to 2"):
+        Marginals.popularity(broken)
+    assert Marginals.popularity(csr_array(np.eye(2, dtype=np.longdouble))).items.tolist() == [0.5, 0.5]
     for nonsense in (None, "abc", [["a"]], np.array([[1j]])):
         with pytest.raises(InputError, match="matrix must be"):
             Marginals.popularity(nonsense)

@@ -7,15 +7,14 @@ import pytest
 from scipy.sparse import csr_array
 
 from prorec import InputError
-from prorec.transport import Matching, labels, relabel, relaxed
+from prorec.transport import Marginals, Matching, labels, relabel, relaxed
 from tests.transport.problems import problem
 
 
 def by_hand() -> tuple[csr_array, Matching]:
     weights = csr_array(np.array([[1, 0, 0.5], [0, 1, 0]], dtype=np.float32))
-    matching = Matching(
-        np.array([1, 2]), np.array([0.6, 0.2], dtype=np.float32), np.array([0.6, 0.1, 0.7], dtype=np.float32), weights
-    )
+    matching = Matching.empty(weights)
+    matching.kappa[:], matching.threshold[:], matching.shares[:] = [1, 2], [0.6, 0.2], [0.6, 0.1, 0.7]
     return weights, matching
 
 
@@ -60,6 +59,14 @@ def test_of_a_plan() -> None:
     assert "40 users" in repr(matching)
 
 
+def test_entries_that_were_sorted_since() -> None:
+    unsorted = csr_array((np.ones(3, dtype=np.float32), np.array([2, 0, 1]), np.array([0, 2, 3])), shape=(2, 3))
+    matching = relaxed(problem(2, 3).factors, Marginals.uniform(2, 3), 1.0).match(unsorted)
+    unsorted.sort_indices()
+    with pytest.raises(InputError, match="weights must have the 3 entries that were matched, in their order"):
+        relabel(unsorted, matching, 1, 0.5)
+
+
 def test_bad_arguments() -> None:
     weights, matching = by_hand()
     with pytest.raises(InputError, match="beta must be"):
@@ -75,6 +82,8 @@ def test_bad_arguments() -> None:
         relabel(weights.toarray(), matching, 1, 0.5)
     with pytest.raises(InputError, match=r"matching must be what plan\.match answers; got NoneType"):
         relabel(weights, None, 1, 0.5)
+    with pytest.raises(InputError, match=r"matching must be what plan\.match answers; got NoneType"):
+        labels(None, 1)
     with pytest.raises(InputError, match="weights must be finite"):
         relabel(weights * np.float32(np.nan), matching, 1, 0.5)
     with pytest.raises(InputError, match="original must have the 3 entries that were matched"):

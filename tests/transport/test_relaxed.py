@@ -235,6 +235,14 @@ def test_small_scores_of_very_unequal_factors() -> None:
                 relaxed(same.factors, marginals, 1.0).match(given.observed).shares,
                 rtol=1e-5,
             )
+    powers = 10.0 ** np.linspace(-160, 160, 8)
+    for bias in (None, np.ones(5)):  # each factor in a unit of its own
+        same = Problem(Factors(given.factors.users, given.factors.items, bias), marginals, given.observed)
+        unequal = Factors(given.factors.users * powers, given.factors.items / powers, bias)
+        wanted = relaxed_plan(same.scores, marginals, 1.0)
+        np.testing.assert_allclose(relaxed(unequal, marginals, 1.0).to_dense(), wanted, rtol=1e-5)
+    with pytest.raises(InputError, match="scores are too large"):
+        relaxed(Factors(np.full((6, 1), 1e200), np.full((5, 1), 1e200), link="sigmoid"), marginals, 1.0)
     tiny = Factors(given.factors.users * 1e-200, given.factors.items)
     wanted = relaxed_plan(given.scores, marginals, 1.0)
     np.testing.assert_allclose(relaxed(tiny, marginals, 1e-200).to_dense(), wanted, rtol=1e-5)
@@ -343,11 +351,11 @@ def test_bad_arguments() -> None:
         relaxed(given.factors, marginals, 1, memory=10)
     with pytest.raises(InputError, match="memory must be a finite number"):
         relaxed(given.factors, marginals, 1, memory=np.nan)
-    with pytest.raises(InputError, match=r"too large for gamma: \|S\|/gamma may be inf, above 1e\+12"):
+    with pytest.raises(InputError, match=r"scores are too large: over gamma they may be inf, above 1e\+12"):
         relaxed(Factors([[1e200]] * 5, [[1e200]] * 4), marginals, 1)
-    with pytest.raises(InputError, match="too large for gamma"):
+    with pytest.raises(InputError, match="scores are too large"):
         relaxed(lambda rows: np.full((len(rows), 4), 1e10), marginals, 1e-4)
-    with pytest.raises(InputError, match="too large for gamma"):
+    with pytest.raises(InputError, match="scores are too large"):
         relaxed(Factors([[1.0]] * 5, [[1.0]] * 4, link="sigmoid"), marginals, 1e-13)
     with pytest.raises(InputError, match="progress must be a function"):
         relaxed(given.factors, marginals, 1, progress=3)
@@ -395,3 +403,5 @@ def test_bad_questions_to_a_plan() -> None:
         plan.to_dense(memory=100)
     assert plan.rows([]).shape == (0, 4)
     assert plan.values([], []).shape == (0,)
+    assert relaxed(lambda rows: np.ones((len(rows), 4)), given.marginals, 1).values([], []).shape == (0,)
+    assert repr(plan) == "ScaledPlan(5 users × 4 items)"

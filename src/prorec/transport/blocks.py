@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
+from prorec._parallel import in_order
 from prorec._threads import CORES
 from prorec.errors import InputError, number
 from prorec.factors import Factors
@@ -72,8 +68,7 @@ class Blocks:
 
         `work` is given the rows and room for their block, which it shares with no other thread.
         """
-        if progress is not None and not callable(progress):
-            raise InputError(f"progress must be a function of two numbers; got {type(progress).__name__}")
+        check_progress(progress)
         own = threading.local()  # fresh memory for every block would cost more than the arithmetic
 
         def work_on(place: int) -> Result:
@@ -81,7 +76,7 @@ class Blocks:
                 own.room = np.empty((self._n_rows, self.scores.shape[1]), dtype=np.float32)
             return work(self.rows[place], own.room)
 
-        for place, result in enumerate(_in_order(work_on, len(self.rows), self._workers)):
+        for place, result in enumerate(in_order(work_on, len(self.rows), self._workers)):
             if progress is not None:
                 progress(place + 1, len(self.rows))
             yield self.rows[place], result
@@ -90,51 +85,12 @@ class Blocks:
         return [rows[begin : begin + self._n_rows] for begin in range(0, len(rows), self._n_rows)]
 
 
+def check_progress(progress: Any) -> None:
+    """Refuse what cannot be called, before the first block rather than after it."""
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of two numbers; got {type(progress).__name__}")
+
+
 def _bytes(rows: int, n_items: int) -> int:
     """What one worker needs: a block in single precision, a part of it in double four times over, and some vectors."""
     return n_items * (4 * rows + 32 * -(-rows // PARTS) + 60)
-
-
-def _in_order(work: Callable[[int], Result], n_blocks: int, workers: int) -> Iterator[Result]:
-    if min(workers, n_blocks) == 1:
-        yield from map(work, range(n_blocks))
-        return
-    with _one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-        waiting: deque[Future[Result]] = deque()
-        try:
-            for place in range(n_blocks):
-                waiting.append(pool.submit(work, place))
-                if len(waiting) > 2 * workers:  # results wait for their turn; not too many of them
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
-
-
-_blas_lock = threading.Lock()
-_blas_users: list[Any] = []
-
-
-@contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """Our threads take a block each: BLAS should not start more of its own.
-
-    The limit is the whole process's. Whoever comes first sets it, whoever leaves last lifts it.
-    """
-    with _blas_lock:
-        _blas_users.append(_blas().limit(limits=1) if not _blas_users else None)
-    try:
-        yield
-    finally:
-        with _blas_lock:
-            if len(_blas_users) == 1:
-                _blas_users.pop().restore_original_limits()
-            else:
-                _blas_users.pop()
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")

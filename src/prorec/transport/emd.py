@@ -39,13 +39,16 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
     seconds = _SECONDS_PER_PAIR * n_users * n_items * np.sqrt(n_users + n_items)
     if needed > memory:
         raise InputError(
-            f"memory must be at least {needed / 1e9:,.1f} GB for the exact plan of {n_users:,} × {n_items:,}, "
-            f"got {memory / 1e9:,.1f} GB; it would take about {_in_words(seconds)}. relaxed() and sinkhorn() stream"
+            f"memory must be at least {needed:,} bytes for the exact plan of {n_users:,} × {n_items:,}, "
+            f"got {memory:,.0f}; it would take about {_in_words(seconds)}. relaxed() and sinkhorn() stream"
         )
     users, items = np.flatnonzero(marginals.users), np.flatnonzero(marginals.items)
     cost = np.empty((len(users), len(items)))
     for part in in_parts(np.arange(len(users)), 64):
         cost[part] = -negative_cost.double(users[part])[:, items]
+    # A constant more or less changes no plan, nor does a factor; but POT takes negative costs and tiny ones amiss.
+    cost -= cost.min(initial=np.inf)
+    cost /= max(cost.max(initial=0), np.finfo(np.float64).tiny)
     from ot.lp import emd as solve  # takes seconds to import
 
     with warnings.catch_warnings():

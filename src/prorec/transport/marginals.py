@@ -48,11 +48,16 @@ class Marginals:
             raise InputError(
                 f"matrix must be users × items of numbers; got {weights.ndim} dimensions of {weights.dtype}"
             )
-        # Not matrix.sum, which adds single precision up in single precision.
         n_users, n_items = weights.shape
+        if weights.nnz and not 0 <= weights.indices.min() <= weights.indices.max() < n_items:
+            raise InputError(f"matrix has column numbers outside 0 to {n_items - 1}")
+        data = numbers("matrix", weights.data).astype(np.float64)
+        if not (np.isfinite(data).all() and data.min(initial=0) >= 0):
+            raise InputError("matrix must have finite weights of at least 0")
+        # Not matrix.sum, which adds single precision up in single precision.
         rows = np.repeat(np.arange(n_users), np.diff(weights.indptr))
-        items = np.bincount(weights.indices, weights.data, n_items)
-        users = np.bincount(rows, weights.data, n_users)
+        items = np.bincount(weights.indices, data, n_items)
+        users = np.bincount(rows, data, n_users)
         total = items.sum()
         if not total > 0:
             raise InputError(f"matrix must have interactions to take popularity from; its weights sum to {total:g}")
@@ -61,7 +66,7 @@ class Marginals:
     @classmethod
     def uniform(cls, n_users: int, n_items: int) -> Self:
         """The same for each item and the same for each user, as in Eq. 1."""
-        n_users, n_items = whole("n_users", n_users, 1), whole("n_items", n_items, 1)
+        n_users, n_items = whole("n_users", n_users, 1, 2**31), whole("n_items", n_items, 1, 2**31)
         return cls(items=np.full(n_items, 1 / n_items), users=np.full(n_users, 1 / n_users))
 
     @cached_property

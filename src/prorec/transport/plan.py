@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from prorec.errors import InputError, number, numbers
-from prorec.transport.blocks import MEMORY, Blocks, Progress
+from prorec.transport.blocks import MEMORY, Blocks, Progress, check_progress
 from prorec.transport.kernels import cpu
 from prorec.transport.marginals import Marginals
 from prorec.transport.scores import Rows, in_parts
@@ -44,6 +44,9 @@ class Plan(ABC):
     def shape(self) -> tuple[int, int]:
         """Users, items."""
         return self.marginals.shape
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.shape[0]:,} users × {self.shape[1]:,} items)"
 
     @abstractmethod
     def rows(self, users: ArrayLike) -> NDArray[np.float64]:
@@ -81,8 +84,8 @@ class Plan(ABC):
     def to_dense(self, memory: float = MEMORY) -> NDArray[np.float64]:
         """The whole of π, where it fits into so many bytes."""
         n_users, n_items = self.shape
-        needed = 8 * n_users * n_items
-        if needed > number("memory", memory, 0):
+        needed, memory = 8 * n_users * n_items, number("memory", memory, 0)
+        if needed > memory:
             raise InputError(
                 f"memory must be at least {needed:,} bytes for a dense plan of {n_users:,} × {n_items:,}; "
                 f"got {memory:,.0f}. rows() and values() give parts of it"
@@ -206,6 +209,7 @@ class SparsePlan(Plan):
     ) -> Matching:
         """Each user's threshold, and each observed pair's share of its user's mass."""
         matrix, k = self._checked(observed), as_k(threshold)
+        check_progress(progress)
         matching = Matching.empty(matrix)
         blocks = list(self._portions())
         for number_done, users in enumerate(blocks, 1):

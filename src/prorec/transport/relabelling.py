@@ -10,11 +10,13 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from prorec.errors import InputError, number
-from prorec.transport.thresholds import Matching
+from prorec.transport.thresholds import Matching, fingerprint
 
 
 def labels(matching: Matching, beta: float) -> NDArray[np.float32]:
     """r_ij = 1 / (1 + e^(−β·(ρ_ij − ρ_iκ))) for each observed pair (Eq. 22)."""
+    if not isinstance(matching, Matching):
+        raise InputError(f"matching must be what plan.match answers; got {type(matching).__name__}")
     beta = number("beta", beta, 0)
     with np.errstate(over="ignore"):  # a β so large that only the sign is left
         scaled = beta * matching.margins.astype(np.float64)
@@ -40,10 +42,10 @@ def relabel(
     lam = number("lam", lam, 0, 1)
     if not isinstance(matching, Matching):
         raise InputError(f"matching must be what plan.match answers; got {type(matching).__name__}")
-    _same_pairs("weights", weights, matching.observed)
+    _check_pairs("weights", weights, matching)
     anchor = weights
     if original is not None:
-        _same_pairs("original", original, matching.observed)
+        _check_pairs("original", original, matching)
         anchor = original
     data = lam * weights.data + (1 - lam) * labels(matching, beta) * anchor.data
     with np.errstate(over="ignore"):
@@ -53,14 +55,11 @@ def relabel(
     return csr_array((data, weights.indices.copy(), weights.indptr.copy()), shape=weights.shape)
 
 
-def _same_pairs(name: str, matrix: Any, observed: csr_array) -> None:
+def _check_pairs(name: str, matrix: Any, matching: Matching) -> None:
     if getattr(matrix, "format", "") != "csr" or matrix.dtype.kind not in "biuf":
         raise InputError(f"{name} must be a csr matrix of numbers; got {type(matrix).__name__}")
-    if (
-        matrix.shape != observed.shape
-        or not np.array_equal(matrix.indptr, observed.indptr)
-        or not np.array_equal(matrix.indices, observed.indices)
-    ):
+    if fingerprint(matrix) != matching.pairs:
         raise InputError(
-            f"{name} must have the {observed.nnz} entries that were matched, in their order; got {matrix.nnz} entries"
+            f"{name} must have the {len(matching.shares)} entries that were matched, in their order; "
+            f"got {matrix.nnz} entries"
         )

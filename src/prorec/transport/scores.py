@@ -87,15 +87,17 @@ class ScaledFactors:
         items = factors.items.astype(np.float64)
         if factors.item_bias is not None:
             items = np.column_stack([items, factors.item_bias])
-        # What is taken from the items, so that no factor of theirs is above 1, goes to the users: by a power of two,
+        # What is taken from each of the items' factors, so that none is above 1, goes to the users': by powers of two,
         # exactly. Then nothing but a large score can overflow.
-        _, self._exponent = np.frexp(np.abs(items).max(initial=0))
+        _, self._exponent = np.frexp(np.abs(items).max(axis=0))
         self._items = np.ldexp(items, -self._exponent)
         self._single_items = np.ascontiguousarray(self._items.T, dtype=np.float32)  # a little faster than a view
         longest = np.linalg.norm(self._items, axis=1).max()
         with np.errstate(over="ignore"):
             reach = np.concatenate([longest * self._lengths(part) for part in in_parts(np.arange(self.shape[0]), 64)])
-        _check_largest(1 / gamma if self._is_sigmoid else reach.max())
+        _check_largest(reach.max())
+        if self._is_sigmoid:
+            _check_largest(1 / gamma)
         if self._is_sigmoid:
             reach /= 4 * gamma  # it is nowhere steeper than a quarter
             in_double = in_double or 1 / gamma > cpu.REACH
@@ -173,7 +175,7 @@ class _ScaledFunction:
         return room[: len(rows)]
 
     def double(self, rows: Rows) -> NDArray[np.float64]:
-        block = numbers("what scores returns", self._function(rows)).astype(np.float64)
+        block = numbers("what scores returns", self._function(rows.copy())).astype(np.float64)
         if block.shape != (len(rows), self.shape[1]):
             raise InputError(
                 f"scores must return {len(rows)} × {self.shape[1]} numbers for {len(rows)} users; got {block.shape}"
@@ -190,11 +192,11 @@ class _ScaledFunction:
         values = np.empty(len(rows))
         order = np.argsort(rows, kind="stable")
         users, begins = np.unique(rows[order], return_index=True)
-        for user, pairs in zip(users, np.split(order, begins[1:]), strict=True):
+        for user, pairs in zip(users, np.split(order, begins)[1:], strict=True):
             values[pairs] = self.double(np.array([user]))[0, items[pairs]]
         return values
 
 
 def _check_largest(largest: float) -> None:
     if not largest <= _LARGEST:
-        raise InputError(f"scores are too large for gamma: |S|/gamma may be {largest:.3g}, above {_LARGEST:g}")
+        raise InputError(f"scores are too large: over gamma they may be {largest:.3g}, above {_LARGEST:g}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from prorec.errors import ConvergenceWarning, InputError, number, whole
 from prorec.factors import Factors
-from prorec.transport.blocks import MEMORY, Blocks, Progress, blocks_of
+from prorec.transport.blocks import MEMORY, Blocks, Progress, blocks_of, check_progress
 from prorec.transport.marginals import Marginals, Vector
 from prorec.transport.plan import ScaledPlan
 from prorec.transport.scores import Rows, ScoreFunction
@@ -75,6 +75,7 @@ def sinkhorn(
     """
     tolerance = number("tolerance", tolerance, 0)
     max_iterations = whole("max_iterations", max_iterations, 1)
+    check_progress(progress)
     blocks = blocks_of(scores, marginals, gamma, memory, in_double=tolerance < _FINEST)
     log_users, log_items = marginals.log_users, marginals.log_items
     for_users = np.empty(marginals.shape[0])

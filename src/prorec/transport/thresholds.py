@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from prorec.errors import InputError, numbers, whole
+from prorec.errors import InputError, numbers, shown, whole
 from prorec.transport.kernels import cpu
 
 
@@ -49,8 +50,10 @@ class Matching:
     """ρ_κ: the least share in the upper group, for each user."""
     shares: NDArray[np.float32]
     """ρ: the share of each observed pair, in the order of the observed matrix's entries."""
-    observed: csr_array
-    """The matrix whose entries were matched."""
+    indptr: NDArray[np.int64]
+    """Where each user's pairs begin and end in `shares`."""
+    pairs: str
+    """A fingerprint of which pairs were matched, in which order."""
 
     @classmethod
     def empty(cls, observed: csr_array) -> Self:
@@ -60,7 +63,8 @@ class Matching:
             np.empty(n_users, dtype=np.int64),
             np.empty(n_users, dtype=np.float32),
             np.empty(observed.nnz, dtype=np.float32),
-            observed,
+            observed.indptr.astype(np.int64),
+            fingerprint(observed),
         )
 
     def __repr__(self) -> str:
@@ -70,7 +74,15 @@ class Matching:
     @property
     def margins(self) -> NDArray[np.float32]:
         """ρ − ρ_κ of each observed pair: below 0 it is in its user's lower group."""
-        return self.shares - np.repeat(self.threshold, np.diff(self.observed.indptr))
+        return self.shares - np.repeat(self.threshold, np.diff(self.indptr))
+
+
+def fingerprint(matrix: csr_array) -> str:
+    """What tells the entries of one sparse matrix, and their order, from those of another."""
+    digest = hashlib.blake2b(repr(matrix.shape).encode(), digest_size=16)
+    digest.update(matrix.indptr.astype(np.int64).data)
+    digest.update(matrix.indices.astype(np.int32).data)
+    return digest.hexdigest()
 
 
 def split(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -102,4 +114,4 @@ def as_k(threshold: Any) -> int:
         return min(threshold.k, 2**31)  # as good as all items
     if isinstance(threshold, str) and threshold == "personal":
         return 0
-    raise InputError(f"threshold must be 'personal' or top(k); got {threshold!r}")
+    raise InputError(f"threshold must be 'personal' or top(k); got {shown(threshold)}")
