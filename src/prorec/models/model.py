@@ -1,0 +1,264 @@
+"""What the models of this package have in common: learning, recommending, folding in, similar items, saving.
+
+A model is a dataclass. Its parameters are its fields; what it has learned is `learned_`, a dictionary of arrays, and
+`interactions_`, what it learned from. Its own part is small: `_learn` makes the arrays from a weighted matrix (`users`,
+`items` and perhaps `item_bias` for a factor model), and `_encode` turns rows of such a matrix into user factors.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
+
+from prorec._parallel import in_order
+from prorec._threads import CORES
+from prorec.errors import InputError, whole
+from prorec.factors import Factors, Link
+from prorec.interactions import Interactions
+from prorec.models import _top
+from prorec.models.base import Recommendations
+from prorec.models.storage import read_model, write_model
+
+Arrays = dict[str, NDArray[Any]]
+_BLOCK = 512  # users at a time; more don't make the product faster
+
+
+class Model(ABC):
+    """A recommender that learns from a weighted matrix of interactions, and knows users and items by factors."""
+
+    learned_: Arrays
+    interactions_: Interactions
+    kinds: ClassVar[dict[str, type[Model]]] = {}
+    """Every model by its name, for loading."""
+
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        Model.kinds[cls.__name__] = cls
+
+    # ── what each model says for itself ─────────────────────────────────────────────────────────────
+
+    @abstractmethod
+    def _learn(self, matrix: csr_array) -> Arrays:
+        """Arrays learned from weights in [0, 1], users × items; a weight stands wherever a one stood."""
+
+    def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
+        """User factors for rows of weights, of users seen in training or not."""
+        raise NotImplementedError
+
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
+        """Refuse parameters that don't make sense, by themselves or for so many users and items."""
+        return
+
+    # ── learning ────────────────────────────────────────────────────────────────────────────────────
+
+    def fit(self, interactions: Interactions | csr_array) -> Self:
+        """Learn from interactions, or from a sparse matrix of weights in [0, 1], users × items."""
+        known = as_interactions(interactions)
+        self._check_parameters(known.matrix.shape)
+        self.learned_ = self._learn(known.matrix)
+        self.interactions_ = known
+        return self
+
+    @property
+    def scores_(self) -> Factors | Callable[[NDArray[np.intp]], NDArray[np.float32]]:
+        """What everybody's score of everything is made of: factors, or a function from row numbers to their scores."""
+        learned = self._fitted()
+        return Factors(learned["users"], learned["items"], learned.get("item_bias"), self._link)
+
+    _link: ClassVar[Link] = "identity"
+
+    # ── recommending ────────────────────────────────────────────────────────────────────────────────
+
+    def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True) -> Recommendations:
+        """The k best items for each user id, best first; among equals, in item order.
+
+        What a user has interacted with is left out, whatever its weight. A user without any interaction (or with
+        weights of 0 only) gets the most popular items.
+        """
+        self._fitted()
+        known = self.interactions_
+        rows = known.user_positions(users)
+        if (rows < 0).any():
+            stranger = np.asarray(users, dtype=object)[int(np.argmax(rows < 0))]
+            raise InputError(
+                f"user {stranger!r} is not among the {known.n_users:,} users that {type(self).__name__} learned from; "
+                "recommend_new takes the items of a new user"
+            )
+        ranked, scores = self._ranked(known.matrix, rows, k, self._score_known, exclude_seen=exclude_seen)
+        return Recommendations(known.users[rows], ranked, scores, known.items)
+
+    def recommend_new(self, baskets: Sequence[Any], k: int = 10) -> Recommendations:
+        """The k best items for new users, each given by the ids of their items, without learning again.
+
+        The users of what comes back are 0, 1, …: the places in `baskets`.
+        """
+        self._fitted()
+        matrix = self._as_matrix(baskets)
+        rows = np.arange(matrix.shape[0])
+        ranked, scores = self._ranked(
+            matrix, rows, k, lambda part, room: self._score_new(matrix[part], room), exclude_seen=True
+        )
+        return Recommendations(rows, ranked, scores, self.interactions_.items)
+
+    def similar_items(self, items: Any, k: int = 10) -> Recommendations:
+        """The k items most like each of some items, best first; never the item itself.
+
+        The users of what comes back are the ids asked about.
+        """
+        self._fitted()
+        known = self.interactions_
+        columns = self._columns(items)
+        k = whole("k", k, 1, known.n_items, "the number of items")
+        likeness = self._likeness()
+        everyone = np.arange(len(columns))
+        itself = np.arange(len(columns) + 1, dtype=np.int32), columns.astype(np.int32)
+
+        def score(part: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+            likeness(columns[part], room)
+
+        ranked, scores = _in_blocks(everyone, k, known.n_items, score, itself)
+        return Recommendations(known.items[columns], ranked, scores, known.items)
+
+    def _ranked(
+        self, matrix: csr_array, rows: NDArray[np.int64], k: int, score: Any, *, exclude_seen: bool
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        n_items = self.interactions_.n_items
+        k = whole("k", k, 1, n_items, "the number of items")
+        is_unknown = np.asarray(matrix[rows].sum(axis=1)).ravel() == 0
+        popularity = self._popularity() if is_unknown.any() else None
+
+        def score_all(part: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+            score(rows[part], room)
+            if popularity is not None:
+                room[is_unknown[part]] = popularity
+
+        seen = (matrix.indptr, matrix.indices) if exclude_seen else None
+        return _in_blocks(np.arange(len(rows)), k, n_items, score_all, seen, rows)
+
+    def _score_known(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+        """Scores of users that were learned from."""
+        self._score(self._fitted()["users"][rows], room)
+
+    def _score_new(self, matrix: csr_array, room: NDArray[np.float32]) -> None:
+        """Scores of users given by rows of weights."""
+        self._score(self._encode(matrix), room)
+
+    def _score(self, users: NDArray[np.float32], room: NDArray[np.float32]) -> None:
+        """Scores of user factors, before the link, which does not change their order."""
+        learned = self._fitted()
+        np.matmul(users, learned["items"].T, out=room)
+        if "item_bias" in learned:
+            room += learned["item_bias"]
+
+    def _likeness(self) -> Callable[[NDArray[np.int64], NDArray[np.float32]], None]:
+        """A function that writes how like some items are to all items: the cosine of their factors."""
+        vectors = self._fitted()["items"]
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+        def likeness(columns: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+            np.matmul(unit[columns], unit.T, out=room)
+
+        return likeness
+
+    def _popularity(self) -> NDArray[np.float32]:
+        known = self.interactions_
+        weights = known.matrix.data.astype(np.float64)
+        return np.bincount(known.matrix.indices, weights, known.n_items).astype(np.float32)
+
+    # ── ids ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def _columns(self, items: Any) -> NDArray[np.int64]:
+        known = self.interactions_
+        columns = known.item_positions(items)
+        if (columns < 0).any():
+            stranger = np.asarray(items, dtype=object)[int(np.argmax(columns < 0))]
+            raise InputError(
+                f"item {stranger!r} is not among the {known.n_items:,} items that {type(self).__name__} learned from"
+            )
+        return columns
+
+    def _as_matrix(self, baskets: Sequence[Any]) -> csr_array:
+        """One row of ones for each list of item ids."""
+        if isinstance(baskets, str) or not isinstance(baskets, Sequence):
+            raise InputError(f"baskets must be a list of lists of item ids; got {type(baskets).__name__}")
+        columns = [self._columns(basket) if len(basket) else np.empty(0, dtype=np.int64) for basket in baskets]
+        rows = np.repeat(np.arange(len(columns)), [len(basket) for basket in columns])
+        flat = np.concatenate(columns) if columns else np.empty(0, dtype=np.int64)
+        matrix = csr_array(
+            (np.ones(len(flat), dtype=np.float32), (rows, flat)), shape=(len(columns), self.interactions_.n_items)
+        )
+        matrix.sum_duplicates()
+        matrix.data[:] = 1
+        return matrix
+
+    # ── keeping ─────────────────────────────────────────────────────────────────────────────────────
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model into a folder: a JSON file, and one with arrays. An older model there is replaced whole."""
+        learned = self._fitted()
+        parameters = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
+        write_model(Path(folder), type(self).__name__, parameters, learned, self.interactions_)
+
+    def _fitted(self) -> Arrays:
+        if not hasattr(self, "learned_"):
+            raise InputError(f"{type(self).__name__} has not learned anything yet: call fit first")
+        return self.learned_
+
+
+def load_model(folder: str | Path) -> Model:
+    """A model that `save` wrote."""
+    kind, parameters, learned, interactions = read_model(Path(folder))
+    if kind not in Model.kinds:
+        raise InputError(f"{folder}: a model of the kind {kind!r} is not known here; there are {sorted(Model.kinds)}")
+    try:
+        model = Model.kinds[kind](**parameters)
+    except TypeError as error:
+        raise InputError(f"{folder}: the parameters are not those of {kind}: {error}") from None
+    model.learned_, model.interactions_ = learned, interactions
+    return model
+
+
+def as_interactions(given: Any) -> Interactions:
+    """Interactions with weights in [0, 1], which every model takes."""
+    known = Interactions.from_matrix(given) if issparse(given) else given
+    if not isinstance(known, Interactions):
+        raise InputError(f"interactions must be Interactions or a sparse matrix; got {type(given).__name__}")
+    weights = known.matrix.data
+    if len(weights) and not (weights.min() >= 0 and weights.max() <= 1):
+        at = int(np.argmax(~((weights >= 0) & (weights <= 1))))
+        raise InputError(f"weights must be from 0 to 1; that of entry {at} is {weights[at]:g}")
+    return known
+
+
+def _in_blocks(
+    places: NDArray[np.int64],
+    k: int,
+    n_items: int,
+    score: Any,
+    seen: tuple[NDArray[np.int32], NDArray[np.int32]] | None,
+    rows: NDArray[np.int64] | None = None,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Score, mask and rank one block of users after the other, on all cores."""
+    rows = places if rows is None else rows
+    ranked = np.empty((len(places), k), dtype=np.int32)
+    best = np.empty((len(places), k), dtype=np.float32)
+
+    def work(number: int) -> None:
+        part = places[number * _BLOCK : (number + 1) * _BLOCK]
+        room = np.empty((len(part), n_items), dtype=np.float32)
+        score(part, room)
+        if seen is not None:
+            _top.mask(room, rows[part], *seen)
+        _top.top_k(room, k, ranked[part[0] : part[-1] + 1], best[part[0] : part[-1] + 1])
+
+    for _ in in_order(work, -(-len(places) // _BLOCK), CORES):
+        pass
+    return ranked, best

@@ -1,0 +1,63 @@
+"""Noise-contrastive item embeddings and a ridge regression on top (NCE-PLRec, Wu et al. 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_array
+
+from prorec.errors import number, whole
+from prorec.models._sparse import times
+from prorec.models.model import Arrays, Model
+from prorec.models.svd import leading_right_vectors
+
+
+@dataclass
+class NCE(Model):
+    """Items embedded by how much more often they are clicked than noise would be, users by their items.
+
+    With c_j the popularity of item j among M users, D_ij = max(log(M / c_j^power), 0)·X_ij on observed pairs; the
+    leading right singular vectors Q and values σ of D embed the items, U = X·Q·diag(√σ) the users, and a ridge
+    regression Y = (UᵀU + ζI)⁻¹·UᵀX predicts the clicks from the users' embeddings. A weight stands wherever a one
+    stood, in D too.
+    """
+
+    rank: int = 100
+    """How many factors."""
+    regularization: float = 1000.0
+    """ζ of the ridge regression."""
+    popularity_power: float = 1.0
+    """How strongly popularity is discounted in D."""
+    seed: int = 0
+    """Of the decomposition's random start."""
+
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
+        whole("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
+        number("regularization", self.regularization, 0)
+        number("popularity_power", self.popularity_power, 0)
+
+    def _learn(self, matrix: csr_array) -> Arrays:
+        popularity = np.bincount(matrix.indices, matrix.data, matrix.shape[1])
+        with np.errstate(divide="ignore"):  # an item that nobody clicked has no entry to be discounted
+            discount = np.maximum(np.log(matrix.shape[0]) - self.popularity_power * np.log(popularity), 0)
+        data = discount[matrix.indices] * matrix.data if matrix.nnz else matrix.data
+        data = np.where(matrix.data > 0, data, 0).astype(np.float32)
+        surprise = csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+        values, vectors = leading_right_vectors(surprise, self.rank, self.seed)
+        projection = (vectors * np.sqrt(values)).astype(np.float32)
+        users = times(matrix, projection)
+        gram = users.astype(np.float64).T @ users + max(self.regularization, _tiny(users)) * np.eye(self.rank)
+        clicked = times(csr_array(matrix.T), users).astype(np.float64)
+        items = cho_solve(cho_factor(gram), clicked.T).T.astype(np.float32)
+        return {"users": users, "items": np.ascontiguousarray(items), "projection": projection}
+
+    def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
+        return times(matrix, self._fitted()["projection"])
+
+
+def _tiny(users: NDArray[np.float32]) -> float:
+    """So little that it changes nothing but a singular matrix."""
+    return float(1e-9 * np.square(users, dtype=np.float64).sum() + 1e-12)

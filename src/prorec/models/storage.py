@@ -1,0 +1,92 @@
+"""Models on disk: a folder with a JSON file and one file of arrays, no pickle.
+
+The JSON file names the arrays' file and is written last, so a reader sees the old model or the new one, never a half.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from prorec.data._files import naming, replacing
+from prorec.errors import InputError
+from prorec.interactions import Interactions
+
+Arrays = dict[str, NDArray[Any]]
+VERSION = 1
+_NAME = "model.json"
+
+
+def write_model(folder: Path, kind: str, parameters: dict[str, Any], learned: Arrays, known: Interactions) -> None:
+    """Write a model whole or not at all."""
+    arrays = {f"learned.{name}": array for name, array in learned.items()}
+    matrix = known.matrix
+    arrays |= {"matrix.data": matrix.data, "matrix.indices": matrix.indices, "matrix.indptr": matrix.indptr}
+    for name, ids in (("users", known.users), ("items", known.items)):
+        arrays |= _packed(name, ids)
+    about = {"format": "prorec model", "version": VERSION, "kind": kind, "parameters": parameters}
+    with naming(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"arrays-{secrets.token_hex(4)}.npz"
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        with replacing(folder / _NAME) as temporary:
+            temporary.write_text(json.dumps(about | {"arrays": path.name}, indent=2) + "\n")
+        for old in folder.glob("arrays-*.npz"):
+            if old != path:
+                old.unlink()
+
+
+def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]:
+    """Kind, parameters, learned arrays and interactions of a model."""
+    with naming(folder):
+        try:
+            about = json.loads((folder / _NAME).read_text())
+        except FileNotFoundError:
+            raise InputError(f"there is no model here: {_NAME} is missing") from None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError(f"{_NAME} is not a model's: {error}") from None
+        if not isinstance(about, dict) or about.get("format") != "prorec model":
+            raise InputError(f"{_NAME} is not a model's")
+        if about.get("version") != VERSION:
+            raise InputError(f"the model has format version {about.get('version')!r}; this prorec reads {VERSION}")
+        try:
+            path = folder / Path(about["arrays"]).name
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+        except FileNotFoundError:
+            raise InputError(f"the model is incomplete: {about['arrays']} is missing") from None
+        except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise InputError(f"the model's arrays cannot be read: {error}") from None
+        try:
+            users, items = _unpacked("users", arrays), _unpacked("items", arrays)
+            parts = arrays["matrix.data"], arrays["matrix.indices"], arrays["matrix.indptr"]
+            known = Interactions(csr_array(parts, shape=(len(users), len(items))), users, items)
+            kind, parameters = about["kind"], dict(about["parameters"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"the model is incomplete: {error}") from None
+    learned = {name.removeprefix("learned."): array for name, array in arrays.items() if name.startswith("learned.")}
+    return kind, parameters, learned, known
+
+
+def _packed(name: str, ids: NDArray[Any]) -> Arrays:
+    """Ids as plain numbers; texts as their bytes, one after the other, and where each ends."""
+    if ids.dtype != object:
+        return {name: ids}
+    texts = [text.encode() for text in ids]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    return {f"{name}.bytes": np.frombuffer(b"".join(texts), dtype=np.uint8), f"{name}.ends": ends}
+
+
+def _unpacked(name: str, arrays: Arrays) -> NDArray[Any]:
+    if name in arrays:
+        return arrays[name]
+    data, ends = arrays[f"{name}.bytes"].tobytes(), arrays[f"{name}.ends"].tolist()
+    return np.array([data[begin:end].decode() for begin, end in zip([0, *ends], ends, strict=False)], dtype=object)

@@ -1,0 +1,260 @@
+"""What every model must do; a new model is found and tested by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import prorec
+from prorec import Factors, InputError, Interactions
+from prorec.models import EASE, NCE, SVD, WRMF, Model, Popularity, load_model
+
+SMALL = {"rank": 3, "sweeps": 8, "alpha": 5.0, "regularization": 1.0}
+"""Smaller than the defaults, so that every model fits small data in no time."""
+CLOSED_FORM = (SVD, NCE, EASE, Popularity)
+
+
+def every_model() -> list[type[Model]]:
+    return sorted(Model.kinds.values(), key=lambda kind: kind.__name__)
+
+
+def made(kind: type[Model], **how: object) -> Model:
+    names = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: value for name, value in SMALL.items() if name in names}, **how)
+
+
+def clicks(seed: int = 0) -> Interactions:
+    """Two tastes, 60 users, 30 items; the last user and the last item have nothing."""
+    rng = np.random.default_rng(seed)
+    taste_of_user, taste_of_item = np.arange(60) % 2, np.arange(30) % 2
+    chance = np.where(taste_of_user[:, None] == taste_of_item, 0.5, 0.05)
+    matrix = (rng.random((60, 30)) < chance).astype(np.float32)
+    matrix[-1] = matrix[:, -1] = 0
+    users = [f"user {number}" for number in range(60)]
+    return Interactions.from_matrix(csr_array(matrix), users=users, items=np.arange(30) + 100)
+
+
+def all_scores(model: Model) -> np.ndarray:
+    scores = model.scores_
+    if isinstance(scores, Factors):
+        product = scores.users.astype(float) @ scores.items.astype(float).T
+        return product if scores.item_bias is None else product + scores.item_bias
+    return np.asarray(scores(np.arange(model.interactions_.n_users)), dtype=float)
+
+
+def test_the_models_of_the_paper_are_among_them() -> None:
+    assert {SVD, NCE, WRMF, EASE, Popularity} <= set(every_model())
+
+
+@pytest.mark.parametrize("kind", every_model())
+class TestEvery:
+    def test_learns_taste(self, kind: type[Model]) -> None:
+        data = clicks()
+        recommended = made(kind).fit(data).recommend(data.users[:-1], k=3)
+        right = np.mean(recommended.ranked % 2 == np.arange(59)[:, None] % 2)
+        assert right > (0.8 if kind is not Popularity else 0.2)
+        assert np.isfinite(recommended.scores).all()
+
+    def test_ranks_by_its_scores(self, kind: type[Model]) -> None:
+        data = clicks()
+        model = made(kind).fit(data)
+        scores = all_scores(model)[:-1]
+        for exclude_seen in (True, False):
+            got = model.recommend(data.users[:-1], k=30, exclude_seen=exclude_seen)
+            for user, (ranked, values) in enumerate(zip(got.ranked, got.scores, strict=True)):
+                kept = ranked[ranked >= 0]
+                seen = set(data.matrix[[user]].indices.tolist())
+                assert set(kept.tolist()) == set(range(30)) - (seen if exclude_seen else set())
+                assert (np.diff(values[: len(kept)]) <= 0).all()
+                np.testing.assert_allclose(values[: len(kept)], scores[user, kept], rtol=1e-4, atol=1e-5)
+                assert (values[len(kept) :] == 0).all()
+
+    def test_the_same_seed_gives_the_same_model(self, kind: type[Model]) -> None:
+        first, second = (made(kind, seed=7).fit(clicks()) for _ in range(2))
+        for name, array in first.learned_.items():
+            np.testing.assert_array_equal(array, second.learned_[name])
+        assert first == second
+        assert repr(first) == repr(second)
+
+    def test_a_matrix_is_as_good_as_interactions(self, kind: type[Model]) -> None:
+        first, second = made(kind).fit(clicks()), made(kind).fit(clicks().matrix)
+        for name, array in first.learned_.items():
+            np.testing.assert_array_equal(array, second.learned_[name])
+
+    def test_halving_weights_changes_the_model(self, kind: type[Model]) -> None:
+        data = clicks()
+        halved = data.with_weights(np.where(np.random.default_rng(0).random(data.matrix.nnz) < 0.5, 0.5, 1.0))
+        before, after = (all_scores(made(kind).fit(each)) for each in (data, halved))
+        assert np.abs(before - after).max() > 1e-3 * np.abs(before).max()
+
+    def test_weight_zero_equals_removal(self, kind: type[Model]) -> None:
+        data = clicks()
+        is_kept = np.random.default_rng(1).random(data.matrix.nnz) < 0.7
+        zeroed = made(kind).fit(data.with_weights(np.where(is_kept, 1.0, 0.0)))
+        removed = made(kind).fit(data.select(is_kept))
+        tolerance = 1e-5 if kind in CLOSED_FORM else 1e-3
+        wanted = all_scores(removed)
+        np.testing.assert_allclose(all_scores(zeroed), wanted, atol=tolerance * np.abs(wanted).max())
+        # But what no longer counts is not recommended back.
+        ranked = zeroed.recommend(data.users[:-1], k=5).ranked
+        for user, row in enumerate(ranked):
+            assert not set(row.tolist()) & set(data.matrix[[user]].indices.tolist())
+
+    def test_survives_saving(self, kind: type[Model], tmp_path: Path) -> None:
+        data = clicks()
+        model = made(kind, seed=3).fit(data)
+        for _ in range(2):  # the second replaces the first
+            model.save(tmp_path / "model")
+        assert len(list((tmp_path / "model").iterdir())) == 2
+        again = load_model(tmp_path / "model")
+        assert again == model
+        assert type(again) is kind
+        np.testing.assert_array_equal(again.recommend(data.users, k=5).ranked, model.recommend(data.users, k=5).ranked)
+        assert again.interactions_.users.tolist() == data.users.tolist()
+        assert again.interactions_.items.tolist() == data.items.tolist()
+
+    def test_folding_in_a_known_user_gives_what_they_have(self, kind: type[Model]) -> None:
+        data = clicks()
+        model = made(kind).fit(data)
+        baskets = [data.items[data.matrix[[user]].indices].tolist() for user in range(5)]
+        new, known = model.recommend_new(baskets, k=5), model.recommend(data.users[:5], k=5)
+        np.testing.assert_allclose(new.scores, known.scores, rtol=1e-3, atol=1e-4)
+        assert np.mean(new.ranked == known.ranked) > 0.9
+        assert new.users.tolist() == [0, 1, 2, 3, 4]
+
+    def test_who_has_nothing_gets_what_is_popular(self, kind: type[Model]) -> None:
+        data = clicks()
+        model = made(kind).fit(data)
+        wanted = Popularity().fit(data).recommend(["user 59"], k=5).ranked
+        np.testing.assert_array_equal(model.recommend(["user 59"], k=5).ranked, wanted)
+        np.testing.assert_array_equal(model.recommend_new([[]], k=5).ranked, wanted)
+        nothing = data.with_weights(np.where(data.user_codes == 0, 0.0, 1.0))
+        model = made(kind).fit(nothing)
+        seen = set(data.matrix[[0]].indices.tolist())
+        best = [item for item in np.argsort(-model._popularity(), kind="stable") if item not in seen]
+        assert model.recommend(["user 0"], k=5).ranked[0].tolist() == best[:5]
+
+    def test_similar_items_share_a_taste(self, kind: type[Model]) -> None:
+        data = clicks()
+        similar = made(kind).fit(data).similar_items(data.items[:-1], k=3)
+        assert np.mean(similar.ranked % 2 == np.arange(29)[:, None] % 2) > 0.8
+        assert (similar.ranked != np.arange(29)[:, None]).all()
+        assert similar.users.tolist() == data.items[:-1].tolist()
+
+    def test_evaluates(self, kind: type[Model]) -> None:
+        parts = prorec.split_by_user(clicks(), (0.7, 0.3), seed=0)
+        result = prorec.evaluate(made(kind).fit(parts.train), parts.test, k=5)
+        assert 0 < result.mean["ndcg@5"] <= 1
+
+    def test_nothing_to_learn_from(self, kind: type[Model]) -> None:
+        data = Interactions.from_matrix(csr_array((12, 10), dtype=np.float32))
+        recommended = made(kind).fit(data).recommend(data.users, k=10)
+        assert (np.sort(recommended.ranked, axis=1) == np.arange(10)).all()
+        assert np.isfinite(recommended.scores).all()
+
+    def test_is_asked_too_early(self, kind: type[Model], tmp_path: Path) -> None:
+        for question in (
+            lambda model: model.recommend([1]),
+            lambda model: model.recommend_new([[1]]),
+            lambda model: model.similar_items([1]),
+            lambda model: model.scores_,
+            lambda model: model.save(tmp_path),
+        ):
+            with pytest.raises(InputError, match=f"{kind.__name__} has not learned anything yet: call fit first"):
+                question(made(kind))
+
+    def test_strangers(self, kind: type[Model]) -> None:
+        model = made(kind).fit(clicks())
+        with pytest.raises(InputError, match=r"user 'nobody' is not among the 60 users.*recommend_new"):
+            model.recommend(["user 1", "nobody"])
+        with pytest.raises(InputError, match="item 999 is not among the 30 items"):
+            model.recommend_new([[100], [101, 999]])
+        with pytest.raises(InputError, match="item 999 is not among the 30 items"):
+            model.similar_items([999])
+        with pytest.raises(InputError, match="baskets must be a list of lists"):
+            model.recommend_new("abc")
+        for k in (0, 31):
+            with pytest.raises(
+                InputError, match=f"k must be a whole number from 1 to the number of items, 30; got {k}"
+            ):
+                model.recommend(["user 1"], k=k)
+
+    def test_bad_weights(self, kind: type[Model]) -> None:
+        with pytest.raises(InputError, match="weights must be from 0 to 1; that of entry 1 is 2"):
+            made(kind).fit(csr_array(np.array([[1.0, 2.0], [0.5, 0.0]])))
+        with pytest.raises(InputError, match="weight"):
+            made(kind).fit(csr_array(np.array([[1.0, np.nan], [0.5, 0.0]])))
+        with pytest.raises(InputError, match="interactions must be Interactions or a sparse matrix; got list"):
+            made(kind).fit([[1, 0]])
+
+    def test_a_failed_fit_leaves_the_old_model(self, kind: type[Model]) -> None:
+        model = made(kind).fit(clicks())
+        with pytest.raises(InputError):
+            model.fit(csr_array(np.array([[3.0]])))
+        assert model.recommend(["user 1"], k=2).ranked.shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (SVD(rank=31), "rank must be a whole number from 1 to the smaller side of the matrix, 30; got 31"),
+        (SVD(rank=0), "rank must be"),
+        (NCE(rank=8, regularization=-1), "regularization must be a finite number of at least 0; got -1"),
+        (NCE(rank=8, popularity_power=-1), "popularity_power must be"),
+        (WRMF(rank=8, alpha=-1), "alpha must be"),
+        (WRMF(rank=8, regularization=float("nan")), "regularization must be"),
+        (WRMF(rank=8, sweeps=0), "sweeps must be"),
+        (WRMF(rank="8"), "rank must be"),
+        (EASE(regularization=0), "regularization must be above 0"),
+        (SVD(rank=8, seed=-1), "seed must be"),
+    ],
+)
+def test_bad_parameters(model: Model, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        model.fit(clicks())
+
+
+def test_bad_folders(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no model here: model\.json is missing"):
+        load_model(tmp_path)
+    folder = tmp_path / "model"
+    SVD(rank=2).fit(clicks()).save(folder)
+    about = json.loads((folder / "model.json").read_text())
+
+    def written(**changes: object) -> None:
+        (folder / "model.json").write_text(json.dumps(about | changes))
+
+    written(version=2)
+    with pytest.raises(InputError, match="the model has format version 2; this prorec reads 1"):
+        load_model(folder)
+    written(kind="Oracle")
+    with pytest.raises(InputError, match="a model of the kind 'Oracle' is not known here"):
+        load_model(folder)
+    written(parameters={"depth": 3})
+    with pytest.raises(InputError, match="the parameters are not those of SVD"):
+        load_model(folder)
+    written(arrays="other.npz")
+    with pytest.raises(InputError, match=r"the model is incomplete: other\.npz is missing"):
+        load_model(folder)
+    (folder / "model.json").write_text("{")
+    with pytest.raises(InputError, match=r"model\.json is not a model's"):
+        load_model(folder)
+    written()
+    arrays = folder / about["arrays"]
+    arrays.write_bytes(arrays.read_bytes()[:100])
+    with pytest.raises(InputError, match="cannot be read"):
+        load_model(folder)
+
+
+def test_a_save_that_fails_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SVD(rank=2).fit(clicks()).save(tmp_path / "model")
+    monkeypatch.setattr(json, "dumps", lambda *_, **__: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        SVD(rank=3).fit(clicks()).save(tmp_path / "model")
+    monkeypatch.undo()
+    assert load_model(tmp_path / "model") == SVD(rank=2)
