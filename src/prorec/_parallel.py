@@ -27,7 +27,7 @@ def in_order(work: Callable[[int], Result], n_pieces: int, workers: int) -> Iter
     if min(workers, n_pieces) <= 1:
         yield from map(work, range(n_pieces))
         return
-    with _one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         waiting: deque[Future[Result]] = deque()
         try:
             for place in range(n_pieces):
@@ -46,8 +46,11 @@ _limits: list[Any] = []
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """The limit is the whole process's: whoever comes first sets it, whoever leaves last lifts it."""
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: where products are small, or take turns with threads of ours, its own only get in the way.
+
+    The limit is the whole process's: whoever comes first sets it, whoever leaves last lifts it.
+    """
     with _lock:
         _limits.append(_blas().limit(limits=1) if not _limits else None)
     try:
