@@ -47,7 +47,7 @@ _limits: list[Any] = []
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread: where products are small, or take turns with threads of ours, its own only get in the way.
+    """Keep BLAS to one thread: where products take turns with threads of ours, its own only get in the way.
 
     The limit is the whole process's: whoever comes first sets it, whoever leaves last lifts it.
     """

@@ -40,7 +40,8 @@ class Model(ABC):
 
     def __init_subclass__(cls, **how: Any) -> None:
         super().__init_subclass__(**how)
-        Model.kinds[cls.__name__] = cls
+        if not cls.__name__.startswith("_"):
+            Model.kinds[cls.__name__] = cls
 
     # ── what each model says for itself ─────────────────────────────────────────────────────────────
 

@@ -1,0 +1,1 @@
+"""Recipes that remake published results. Nothing else imports them."""

@@ -1,0 +1,287 @@
+"""Training autoencoders with PyTorch: sparse batches in, a full row of scores out, never users × items at once."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from scipy.sparse import csr_array
+
+from prorec._random import generator
+from prorec.data._files import replacing
+from prorec.errors import InputError
+from prorec.evaluation.ranking import ranking_metrics
+from prorec.interactions import Interactions
+from prorec.models import _top
+from prorec.models.autoencoder import normalised
+
+try:
+    import torch
+except ModuleNotFoundError:
+    raise InputError("CDAE and VAE need PyTorch, which is not installed: pip install 'prorec[torch]'") from None
+
+if TYPE_CHECKING:
+    from prorec.models.autoencoder import _Autoencoder
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Batch:
+    """Some users' items on the device: their weights as targets, and a corrupted copy as input."""
+
+    def __init__(
+        self,
+        matrix: csr_array,
+        inputs: csr_array,
+        rows: NDArray[np.int64],
+        corruption: float,
+        rng: np.random.Generator,
+        device: Any,
+    ) -> None:
+        part = csr_array(matrix[rows])
+        # Where each entry goes when the batch is transposed, for the gradient.
+        order = csr_array((np.arange(part.nnz), part.indices, part.indptr), shape=part.shape).T.tocsr()
+        data = inputs[rows].data * (rng.random(part.nnz) >= corruption) / np.float32(1 - corruption)
+        self.users = torch.from_numpy(rows).to(device)
+        self.rows = torch.from_numpy(np.repeat(np.arange(len(rows)), np.diff(part.indptr))).to(device)
+        self.items = torch.from_numpy(part.indices.astype(np.int64)).to(device)
+        self.weights = torch.from_numpy(part.data).to(device)
+        self._input = _sparse(data, part.indices, part.indptr, part.shape, device)
+        self._transposed = _sparse(data[order.data], order.indices, order.indptr, part.shape[::-1], device)
+
+    def times(self, weights: torch.Tensor) -> torch.Tensor:
+        """Corrupted input times a matrix of parameters."""
+        product: torch.Tensor = _Times.apply(self._input, self._transposed, weights)  # type: ignore[no-untyped-call]
+        return product
+
+
+class _Times(torch.autograd.Function):
+    """Sparse times dense; the gradient is the transposed sparse matrix times what comes back, in a fixed order."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: torch.Tensor, transposed: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
+        ctx.transposed = transposed
+        return matrix @ dense
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[None, None, torch.Tensor]:
+        return None, None, ctx.transposed @ gradients[0]
+
+
+class Network:
+    """Parameters, and how a batch goes through them.
+
+    Parameters
+    ----------
+    initial : the parameters to begin with, by name
+    forward : from parameters, batch and the share of training that is done to the scores of all items before the
+        link, and a term of the loss that has nothing to do with the items (Kullback–Leibler), one for each user
+    is_multinomial : cross-entropy of one choice among all items, from rows of unit length; or of a yes or no for each
+    """
+
+    def __init__(self, initial: Arrays, forward: Callable[..., Any], *, is_multinomial: bool) -> None:
+        self.parameters = {name: torch.from_numpy(array.copy()) for name, array in initial.items()}
+        self.forward = forward
+        self.is_multinomial = is_multinomial
+
+    def arrays(self) -> Arrays:
+        """The parameters as they are now."""
+        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.parameters.items()}
+
+    def to(self, device: Any) -> None:
+        """Move the parameters, ready to be trained."""
+        self.parameters = {
+            name: tensor.detach().to(device).requires_grad_() for name, tensor in self.parameters.items()
+        }
+
+
+def train(
+    model: _Autoencoder,
+    network: Network,
+    known: Interactions,
+    validation: Interactions | None,
+    folder: Path | None,
+    *,
+    show_progress: bool,
+) -> list[dict[str, float]]:
+    """Train in place; what happened in each epoch."""
+    device = _device(model.device)
+    matrix = known.matrix
+    inputs = normalised(matrix) if network.is_multinomial else matrix
+    network.to(device)
+    optimizer = torch.optim.Adam(list(network.parameters.values()), lr=model.learning_rate, fused=True)
+    state = _State(model, network, optimizer, known, folder)
+    active = np.flatnonzero(np.diff(matrix.indptr))
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, disable=not show_progress) as bar:
+        task = bar.add_task("training", total=model.epochs, completed=state.epoch)
+        while state.epoch < model.epochs and state.waited < model.patience:
+            rng = generator(model.seed + 1000 * (state.epoch + 1))
+            torch.manual_seed(int(rng.integers(2**62)))
+            order = rng.permutation(active)
+            total = 0.0
+            for begin in range(0, len(order), model.batch_size):
+                rows = np.sort(order[begin : begin + model.batch_size])
+                batch = Batch(matrix, inputs, rows, model.corruption, rng, device)
+                done = (state.epoch + begin / len(order)) / model.epochs
+                loss = _loss(model, network, batch, done, state.epoch)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                total += float(loss.detach()) * len(rows)
+            report = {"loss": total / max(len(order), 1)}
+            if validation is not None:
+                report["ndcg@10"] = _ndcg(model, network, known, validation)
+            state.finish_epoch(report)
+            bar.update(task, advance=1, description=f"loss {report['loss']:.4f}")
+    state.take_best()
+    return state.history
+
+
+def _loss(model: _Autoencoder, network: Network, batch: Batch, done: float, epoch: int) -> torch.Tensor:
+    """Mean over users of cross-entropy (Eq. 3) and what the network adds to it, plus the squared parameters."""
+    scores, extra = network.forward(network.parameters, batch, done)
+    positive = scores[batch.rows, batch.items]
+    if network.is_multinomial:
+        terms = batch.weights * (torch.logsumexp(scores, dim=1)[batch.rows] - positive)
+        rest = torch.zeros((), device=scores.device)
+        sureness = torch.exp(-terms.detach())
+    elif model.loss == "r-ce":
+        # −w·t·log ŷ − (1 − t)·(1 − ŷ)^a·log(1 − ŷ), for all pairs as if t were 0, and then right on the observed ones.
+        probability = torch.sigmoid(scores.detach())
+        negative = (1 - probability) ** model.reweight_power * torch.nn.functional.softplus(scores)
+        rest = negative.sum() - (batch.weights * negative[batch.rows, batch.items]).sum()
+        terms = batch.weights * torch.nn.functional.softplus(-positive)
+        sureness = probability[batch.rows, batch.items]
+    else:
+        # −t·log ŷ − (1 − t)·log(1 − ŷ) = softplus(z) − t·z: the observed pairs' share of it is t·softplus(−z).
+        terms = batch.weights * torch.nn.functional.softplus(-positive)
+        beside = torch.nn.functional.softplus(positive)
+        rest = torch.nn.functional.softplus(scores).sum() - (batch.weights * beside).sum()
+        sureness = terms
+    if model.loss == "r-ce":
+        terms = sureness**model.reweight_power * terms
+    if model.loss == "t-ce":
+        rate = model.drop_rate * min(epoch / model.drop_epochs, 1.0)
+        kept = len(terms) - int(rate * len(terms))
+        terms = torch.topk(terms, kept, largest=False).values
+    squares = torch.stack([(tensor * tensor).sum() for tensor in network.parameters.values()]).sum()
+    total: torch.Tensor = (terms.sum() + rest + extra.sum()) / len(batch.users) + model.regularization * squares
+    return total
+
+
+class _State:
+    """Where training stands: what it can be taken up from, and the best it came to."""
+
+    def __init__(
+        self, model: _Autoencoder, network: Network, optimizer: Any, known: Interactions, folder: Path | None
+    ) -> None:
+        self.network, self.optimizer, self.folder = network, optimizer, folder
+        self.history: list[dict[str, float]] = []
+        self.waited = 0
+        self._best: Arrays | None = None
+        self._best_ndcg = -1.0
+        settings = {name: value for name, value in asdict(model).items() if name not in ("history_", "device")}
+        matrix = known.matrix
+        content = [int(matrix.nnz), float(matrix.data.sum(dtype=np.float64)), int(matrix.indices.sum(dtype=np.int64))]
+        self._of = json.dumps([type(model).__name__, settings, list(matrix.shape), content])
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._resume(folder / "training.npz")
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs are done."""
+        return len(self.history)
+
+    def finish_epoch(self, report: dict[str, float]) -> None:
+        """Remember the epoch, and the parameters if they are the best so far."""
+        if not np.isfinite(report["loss"]):
+            raise InputError(f"the loss is no longer finite in epoch {self.epoch + 1}: learning_rate is too large")
+        self.history.append(report)
+        if "ndcg@10" in report:
+            if report["ndcg@10"] > self._best_ndcg:
+                self._best, self._best_ndcg, self.waited = self.network.arrays(), report["ndcg@10"], 0
+            else:
+                self.waited += 1
+        if self.folder is not None:
+            self._keep(self.folder / "training.npz")
+
+    def take_best(self) -> None:
+        """Put the best parameters in place of the last."""
+        if self._best is not None:
+            self.network.parameters = {name: torch.from_numpy(array) for name, array in self._best.items()}
+
+    def _keep(self, path: Path) -> None:
+        arrays = {f"now.{name}": array for name, array in self.network.arrays().items()}
+        arrays |= {f"best.{name}": array for name, array in (self._best or {}).items()}
+        for name, tensor in self.network.parameters.items():
+            for key, value in self.optimizer.state[tensor].items():
+                arrays[f"adam.{name}.{key}"] = torch.as_tensor(value).cpu().numpy()
+        about = {"of": self._of, "history": self.history, "waited": self.waited, "best": self._best_ndcg}
+        arrays["about"] = np.array(json.dumps(about))
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+
+    def _resume(self, path: Path) -> None:
+        if not path.exists():
+            return
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        about = json.loads(str(arrays["about"]))
+        if about["of"] != self._of:
+            raise InputError(f"{path}: this is a checkpoint of other parameters or other interactions")
+        self.history, self.waited, self._best_ndcg = about["history"], about["waited"], about["best"]
+        self._best = {name[5:]: array for name, array in arrays.items() if name.startswith("best.")} or None
+        for name, tensor in self.network.parameters.items():
+            with torch.no_grad():
+                tensor.copy_(torch.from_numpy(arrays[f"now.{name}"]))
+            prefix = f"adam.{name}."
+            self.optimizer.state[tensor] = {
+                key.removeprefix(prefix): torch.from_numpy(array).to(tensor.device)
+                for key, array in arrays.items()
+                if key.startswith(prefix)
+            }
+
+
+def _ndcg(model: _Autoencoder, network: Network, known: Interactions, validation: Interactions) -> float:
+    """NDCG@10 on what the users did later."""
+    learned = model._arrays_of(network.arrays(), known.matrix)
+    rows = np.flatnonzero(validation.activity)
+    if not len(rows):
+        raise InputError("validation has no interactions to stop by")
+    ranked = np.empty((len(rows), 10), dtype=np.int32)
+    best = np.empty((len(rows), 10), dtype=np.float32)
+    for begin in range(0, len(rows), 512):
+        part = rows[begin : begin + 512]
+        scores = learned["users"][part] @ learned["items"].T + learned["item_bias"]
+        _top.mask(scores, part, known.matrix.indptr, known.matrix.indices)
+        _top.top_k(scores, 10, ranked[begin : begin + 512], best[begin : begin + 512])
+    values = ranking_metrics(ranked, validation.matrix[rows], (10,), "standard")["ndcg@10"]
+    return float(values.mean())
+
+
+def _device(name: str) -> Any:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise InputError(f"device must be 'cpu', 'cuda' or 'auto'; {name!r} cannot be used: {error}") from None
+    return device
+
+
+def _sparse(data: Any, indices: Any, indptr: Any, shape: tuple[int, ...], device: Any) -> torch.Tensor:
+    begins, columns = (torch.from_numpy(np.ascontiguousarray(each, dtype=np.int64)) for each in (indptr, indices))
+    values = torch.from_numpy(np.ascontiguousarray(data, dtype=np.float32))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(begins, columns, values, size=shape, check_invariants=False).to(device)

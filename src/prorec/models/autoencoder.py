@@ -1,0 +1,128 @@
+"""What CDAE and the VAE have in common: parameters of training, and factors from what was trained.
+
+Training is PyTorch's (`_training.py`); everything after it, recommending, folding in, loading, does without.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from prorec.errors import InputError, number, one_of, whole
+from prorec.interactions import Interactions
+from prorec.models.model import Arrays, Model, as_interactions
+
+if TYPE_CHECKING:
+    from prorec.models._training import Network
+
+Loss = Literal["ce", "t-ce", "r-ce"]
+
+
+@dataclass(kw_only=True)
+class _Autoencoder(Model):
+    """A network from a user's items to a score for each item, with a linear last layer."""
+
+    corruption: float = 0.5
+    """The share of a user's items that is left out of the input, anew in every epoch."""
+    regularization: float = 1e-5
+    """ζ: weight of the squared parameters in the loss."""
+    epochs: int = 100
+    """How often every user is seen, at most."""
+    batch_size: int = 500
+    """How many users go through at once."""
+    learning_rate: float = 1e-3
+    """Of Adam."""
+    loss: Loss = "ce"
+    """`ce`: cross-entropy. `t-ce` leaves the positives with the largest loss out, `r-ce` weighs every term by how
+    sure the model is of it (both Wang et al. 2021)."""
+    drop_rate: float = 0.2
+    """t-ce: the share of positives left out in the end."""
+    drop_epochs: int = 10
+    """t-ce: in how many epochs that share is reached, rising linearly from 0."""
+    reweight_power: float = 0.25
+    """r-ce: how strongly the model's sureness counts."""
+    patience: int = 10
+    """With a validation part: stop after so many epochs without a better NDCG@10, and keep the best."""
+    device: str = "cpu"
+    """`cpu`, `cuda`, or `auto` for a GPU if there is one."""
+    seed: int = 0
+    """Of initial parameters, order of users and corruption; on one device, the same seed gives the same model."""
+    history_: list[dict[str, float]] = field(init=False, repr=False, compare=False, default_factory=list)
+
+    def fit(
+        self,
+        interactions: Interactions | csr_array,
+        *,
+        validation: Interactions | None = None,
+        checkpoint: str | Path | None = None,
+        show_progress: bool = False,
+    ) -> Self:
+        """Train.
+
+        Parameters
+        ----------
+        interactions : interactions, or a sparse matrix of weights in [0, 1]
+        validation : what the same users did later, to stop early by
+        checkpoint : a folder to keep the state of training in after every epoch; if it has one of the same model on
+            the same interactions, training goes on from there
+        show_progress : show a bar with the loss
+        """
+        from prorec.models import _training
+
+        known = as_interactions(interactions)
+        self._check_parameters(known.matrix.shape)
+        network = self._network(known.matrix)
+        folder = None if checkpoint is None else Path(checkpoint)
+        self.history_ = _training.train(self, network, known, validation, folder, show_progress=show_progress)
+        self.learned_ = self._arrays_of(network.arrays(), known.matrix)
+        self.interactions_ = known
+        return self
+
+    def _learn(self, matrix: csr_array) -> Arrays:
+        raise NotImplementedError("fit does it, since training takes more than a matrix")
+
+    @abstractmethod
+    def _network(self, matrix: csr_array) -> Network:
+        """The untrained network."""
+
+    @abstractmethod
+    def _arrays_of(self, parameters: Arrays, matrix: csr_array) -> Arrays:
+        """What is kept of the trained parameters, with everybody's factors."""
+
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
+        number("corruption", self.corruption, 0, 1)
+        if self.corruption == 1:
+            raise InputError("corruption must be below 1: nothing would be left to learn from")
+        number("regularization", self.regularization, 0)
+        whole("epochs", self.epochs, 1)
+        whole("batch_size", self.batch_size, 1)
+        if not number("learning_rate", self.learning_rate, 0) > 0:
+            raise InputError(f"learning_rate must be above 0; got {self.learning_rate!r}")
+        one_of("loss", self.loss, ("ce", "t-ce", "r-ce"))
+        number("drop_rate", self.drop_rate, 0, 1)
+        whole("drop_epochs", self.drop_epochs, 1)
+        number("reweight_power", self.reweight_power, 0)
+        whole("patience", self.patience, 1)
+        whole("seed", self.seed, 0)
+
+
+def normalised(matrix: csr_array) -> csr_array:
+    """Each row over its length, rows of zeros as they are."""
+    squares = np.bincount(
+        np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)),
+        matrix.data.astype(np.float64) ** 2,
+        matrix.shape[0],
+    )
+    lengths = np.sqrt(np.where(squares > 0, squares, 1))
+    data = matrix.data / np.repeat(lengths, np.diff(matrix.indptr))
+    return csr_array((data.astype(np.float32), matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def layer(rng: Any, n_in: int, n_out: int) -> Any:
+    """Initial weights of one layer (Glorot and Bengio 2010)."""
+    return (np.sqrt(2 / (n_in + n_out)) * rng.standard_normal((n_in, n_out))).astype(np.float32)

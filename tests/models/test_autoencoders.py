@@ -1,0 +1,167 @@
+"""CDAE and VAE: their losses against plain formulas, early stopping, checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import prorec
+from prorec import InputError
+from prorec.models import CDAE, VAE, _training
+from prorec.models._training import Batch
+from tests.models.test_all import clicks
+
+QUICK = {"epochs": 12, "batch_size": 20, "learning_rate": 0.01}
+
+
+def one_batch(corruption: float = 0.0) -> tuple[np.ndarray, Batch]:
+    data = clicks().with_weights(np.random.default_rng(0).choice([0.25, 0.5, 1.0], clicks().matrix.nnz))
+    rows = np.arange(10)
+    batch = Batch(data.matrix, data.matrix, rows, corruption, np.random.default_rng(0), torch.device("cpu"))
+    return data.matrix[rows].toarray().astype(np.float64), batch
+
+
+def loss_of(model: CDAE | VAE, scores: np.ndarray, batch: Batch, epoch: int = 0) -> float:
+    given = torch.from_numpy(scores.astype(np.float32))
+
+    class Given:
+        parameters: dict = {"nothing": torch.zeros(1)}  # noqa: RUF012
+        is_multinomial = isinstance(model, VAE)
+
+        def forward(self, *_: object) -> tuple[torch.Tensor, torch.Tensor]:
+            return given, torch.zeros(1)
+
+    return float(_training._loss(model, Given(), batch, 0.0, epoch))
+
+
+def test_cross_entropy_of_weights() -> None:
+    weights, batch = one_batch()
+    scores = np.random.default_rng(1).normal(size=weights.shape)
+    yes = 1 / (1 + np.exp(-scores))
+    terms = -weights * np.log(yes) - (1 - weights) * np.log(1 - yes)
+    assert loss_of(CDAE(), scores, batch) == pytest.approx(terms.sum() / 10, rel=1e-4)
+    sure = -weights * yes**0.25 * np.log(yes) - (1 - weights) * (1 - yes) ** 0.25 * np.log(1 - yes)
+    assert loss_of(CDAE(loss="r-ce"), scores, batch) == pytest.approx(sure.sum() / 10, rel=1e-4)
+
+
+def test_multinomial_cross_entropy_of_weights() -> None:
+    weights, batch = one_batch()
+    scores = np.random.default_rng(1).normal(size=weights.shape)
+    choice = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    assert loss_of(VAE(), scores, batch) == pytest.approx(-(weights * np.log(choice)).sum() / 10, rel=1e-4)
+
+
+def test_truncation_leaves_the_worst_positives_out() -> None:
+    weights, batch = one_batch()
+    scores = np.random.default_rng(1).normal(size=weights.shape)
+    yes = 1 / (1 + np.exp(-scores))
+    positive = np.sort((-weights * np.log(yes))[weights > 0])
+    negative = (-(1 - weights) * np.log(1 - yes)).sum()
+    model = CDAE(loss="t-ce", drop_rate=0.3, drop_epochs=10)
+    for epoch, rate in ((0, 0.0), (5, 0.15), (10, 0.3), (40, 0.3)):
+        kept = positive[: len(positive) - int(rate * len(positive))]
+        assert loss_of(model, scores, batch, epoch) == pytest.approx((kept.sum() + negative) / 10, rel=1e-4)
+
+
+def test_sparse_products_and_their_gradient() -> None:
+    weights, batch = one_batch(corruption=0.4)
+    dense = batch._input.to_dense().double()
+    kept = dense.numpy() != 0
+    np.testing.assert_allclose(dense.numpy()[kept], (weights / 0.6)[kept], rtol=1e-6)
+    assert 0.3 < 1 - kept.sum() / (weights > 0).sum() < 0.5
+    parameters = torch.randn(30, 4, requires_grad=True)
+    (batch.times(parameters) ** 2).sum().backward()
+    plain = parameters.detach().double().requires_grad_()
+    ((dense @ plain) ** 2).sum().backward()
+    torch.testing.assert_close(parameters.grad.double(), plain.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["ce", "t-ce", "r-ce"])
+@pytest.mark.parametrize("model", [CDAE(8, **QUICK), VAE(8, 16, **QUICK), VAE(8, None, **QUICK)])
+def test_every_loss_learns_taste(model: CDAE | VAE, loss: str) -> None:
+    model = dataclasses.replace(model, loss=loss, epochs=40, drop_rate=0.1).fit(clicks())
+    losses = [epoch["loss"] for epoch in model.history_]
+    assert len(losses) == 40
+    if loss == "ce":  # the others weigh their terms anew in every epoch
+        assert losses[-1] < losses[0]
+    ranked = model.recommend(clicks().users[:-1], k=3).ranked
+    assert np.mean(ranked % 2 == np.arange(59)[:, None] % 2) > 0.8
+
+
+@pytest.mark.parametrize("kind", [CDAE, VAE])
+def test_a_checkpoint_ends_where_one_run_does(kind: type, tmp_path: Path) -> None:
+    parts = prorec.split_by_user(clicks(), (0.7, 0.3), seed=0)
+    whole = kind(8, **QUICK).fit(parts.train, validation=parts.test)
+    epochs = []
+
+    def stop(*_: object, **__: object) -> None:
+        epochs.append(1)
+        if len(epochs) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_training.Progress, "update", stop)
+        with pytest.raises(KeyboardInterrupt):
+            kind(8, **QUICK).fit(parts.train, validation=parts.test, checkpoint=tmp_path)
+    resumed = kind(8, **QUICK).fit(parts.train, validation=parts.test, checkpoint=tmp_path)
+    assert resumed.history_ == whole.history_
+    for name, array in whole.learned_.items():
+        np.testing.assert_array_equal(resumed.learned_[name], array)
+    with pytest.raises(InputError, match="a checkpoint of other parameters or other interactions"):
+        kind(9, **QUICK).fit(parts.train, checkpoint=tmp_path)
+
+
+def test_early_stopping_keeps_the_best() -> None:
+    parts = prorec.split_by_user(clicks(), (0.7, 0.3), seed=0)
+    model = CDAE(8, epochs=200, batch_size=20, learning_rate=0.05, patience=3)
+    model.fit(parts.train, validation=parts.test)
+    ndcg = [epoch["ndcg@10"] for epoch in model.history_]
+    assert len(ndcg) == int(np.argmax(ndcg)) + 1 + 3 < 200
+    got = prorec.evaluate(model, parts.test, k=10).mean["ndcg@10"]
+    assert got == pytest.approx(max(ndcg), abs=0.02)  # users without interactions get popularity only there
+
+
+def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    CDAE(4, epochs=2).fit(clicks(), show_progress=True)
+    assert "loss" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"corruption": 1}, "corruption must be below 1"),
+        ({"corruption": -0.1}, "corruption must be a finite number from 0 to 1"),
+        ({"regularization": -1}, "regularization must be"),
+        ({"epochs": 0}, "epochs must be"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"learning_rate": 0}, "learning_rate must be above 0"),
+        ({"loss": "mse"}, "loss must be one of 'ce', 't-ce', 'r-ce', got 'mse'"),
+        ({"drop_rate": 2}, "drop_rate must be"),
+        ({"device": "abacus"}, "device must be 'cpu', 'cuda' or 'auto'; 'abacus' cannot be used"),
+        ({"rank": 0}, "rank must be"),
+        ({"learning_rate": 1e30}, "the loss is no longer finite in epoch .*: learning_rate is too large"),
+    ],
+)
+def test_bad_parameters(how: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        CDAE(**{"epochs": 3, **how}).fit(clicks())
+
+
+def test_validation_without_interactions() -> None:
+    data = clicks()
+    with pytest.raises(InputError, match="validation has no interactions to stop by"):
+        CDAE(4, epochs=2).fit(data, validation=data.select(np.zeros(data.matrix.nnz, dtype=bool)))
+
+
+def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "prorec.models._training")
+    monkeypatch.delattr(prorec.models, "_training")
+    with pytest.raises(InputError, match=r"need PyTorch, which is not installed: pip install 'prorec\[torch\]'"):
+        CDAE(4).fit(clicks())
