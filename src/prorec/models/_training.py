@@ -116,7 +116,11 @@ def train(
     matrix = known.matrix
     inputs = normalised(matrix) if network.is_multinomial else matrix
     network.to(device)
-    optimizer = torch.optim.Adam(list(network.parameters.values()), lr=model.learning_rate, fused=True)
+    # The gradient of ζ·‖θ‖² is 2ζθ: Adam adds it without building the squares.
+    decay = 2 * model.regularization
+    optimizer = torch.optim.Adam(
+        list(network.parameters.values()), lr=model.learning_rate, weight_decay=decay, fused=True
+    )
     state = _State(model, network, optimizer, known, folder)
     active = np.flatnonzero(np.diff(matrix.indptr))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
@@ -146,7 +150,7 @@ def train(
 
 
 def _loss(model: _Autoencoder, network: Network, batch: Batch, done: float, epoch: int) -> torch.Tensor:
-    """Mean over users of cross-entropy (Eq. 3) and what the network adds to it, plus the squared parameters."""
+    """Mean over users of cross-entropy (Eq. 3) and what the network adds to it; ζ is the optimizer's business."""
     scores, extra = network.forward(network.parameters, batch, done)
     positive = scores[batch.rows, batch.items]
     if network.is_multinomial:
@@ -172,8 +176,7 @@ def _loss(model: _Autoencoder, network: Network, batch: Batch, done: float, epoc
         rate = model.drop_rate * min(epoch / model.drop_epochs, 1.0)
         kept = len(terms) - int(rate * len(terms))
         terms = torch.topk(terms, kept, largest=False).values
-    squares = torch.stack([(tensor * tensor).sum() for tensor in network.parameters.values()]).sum()
-    total: torch.Tensor = (terms.sum() + rest + extra.sum()) / len(batch.users) + model.regularization * squares
+    total: torch.Tensor = (terms.sum() + rest + extra.sum()) / len(batch.users)
     return total
 
 

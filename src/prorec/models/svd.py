@@ -54,9 +54,9 @@ def leading_right_vectors(matrix: csr_array, rank: int, seed: int) -> tuple[NDAr
     else:
         with one_blas_thread():
             basis, image = _krylov(matrix, transposed, rank + _EXTRA, seed)
-        # Within that space, the singular vectors are the eigenvectors of a small matrix.
-        values, rotation = _largest((basis.T @ image).astype(np.float64), rank)
-        vectors = (basis @ rotation.astype(np.float32)).astype(np.float64)
+            # Within that space, the singular vectors are the eigenvectors of a small matrix.
+            values, rotation = _largest((basis.T @ image).astype(np.float64), rank)
+            vectors = (basis @ rotation.astype(np.float32)).astype(np.float64)
     values = np.sqrt(np.maximum(values, 0))
     is_zero = values <= 1e-6 * values.max(initial=1e-30)
     values[is_zero], vectors[:, is_zero] = 0, 0

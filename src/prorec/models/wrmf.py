@@ -17,7 +17,7 @@ from prorec.models._sparse import balanced
 from prorec.models.model import Arrays, Model
 
 _STEPS = 3  # of conjugate gradients in a sweep, each from where the last sweep ended
-_EXACT = 1e-7  # relative residual at which a solution is final
+_EXACT = 1e-5  # relative residual at which a solution is final: what single precision can reach
 
 
 @dataclass
@@ -56,12 +56,12 @@ class WRMF(Model):
         for _ in range(self.sweeps):
             self._solve(matrix, items, users, _STEPS)
             self._solve(transposed, users, items, _STEPS)
-        self._solve(matrix, items, users, 10 * self.rank)
+        self._solve(matrix, items, users, self.rank)
         return {"users": users, "items": items}
 
     def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
         users = np.zeros((matrix.shape[0], self.rank), dtype=np.float32)
-        self._solve(matrix, self._fitted()["items"], users, 10 * self.rank)
+        self._solve(matrix, self._fitted()["items"], users, self.rank)
         return users
 
     def _solve(self, matrix: csr_array, known: NDArray[np.float32], wanted: NDArray[np.float32], steps: int) -> None:
