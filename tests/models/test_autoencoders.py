@@ -69,7 +69,8 @@ def test_truncation_leaves_the_worst_positives_out() -> None:
 
 def test_sparse_products_and_their_gradient() -> None:
     weights, batch = one_batch(corruption=0.4)
-    dense = batch._input.to_dense().double()
+    dense = torch.zeros(weights.shape, dtype=torch.float64)
+    dense[batch.rows, batch.items] = batch.values.double()
     kept = dense.numpy() != 0
     np.testing.assert_allclose(dense.numpy()[kept], (weights / 0.6)[kept], rtol=1e-6)
     assert 0.3 < 1 - kept.sum() / (weights > 0).sum() < 0.5
@@ -78,6 +79,13 @@ def test_sparse_products_and_their_gradient() -> None:
     plain = parameters.detach().double().requires_grad_()
     ((dense @ plain) ** 2).sum().backward()
     torch.testing.assert_close(parameters.grad.double(), plain.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_our_own_are_right() -> None:
+    weights, batch = one_batch()
+    scores = torch.randn(weights.shape, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(batch.of_pairs, scores)
+    assert torch.autograd.gradcheck(lambda each: batch.of_rows(each.sum(dim=1)), scores)
 
 
 @pytest.mark.parametrize("loss", ["ce", "t-ce", "r-ce"])

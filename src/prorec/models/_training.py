@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -49,30 +48,88 @@ class Batch:
         # Where each entry goes when the batch is transposed, for the gradient.
         order = csr_array((np.arange(part.nnz), part.indices, part.indptr), shape=part.shape).T.tocsr()
         data = inputs[rows].data * (rng.random(part.nnz) >= corruption) / np.float32(1 - corruption)
-        self.users = torch.from_numpy(rows).to(device)
-        self.rows = torch.from_numpy(np.repeat(np.arange(len(rows)), np.diff(part.indptr))).to(device)
-        self.items = torch.from_numpy(part.indices.astype(np.int64)).to(device)
-        self.weights = torch.from_numpy(part.data).to(device)
-        self._input = _sparse(data, part.indices, part.indptr, part.shape, device)
-        self._transposed = _sparse(data[order.data], order.indices, order.indptr, part.shape[::-1], device)
+        at = np.repeat(np.arange(len(rows)), np.diff(part.indptr))
+
+        def on_device(array: NDArray[Any], kind: type) -> torch.Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array, dtype=kind)).to(device)
+
+        self.users, self.rows = on_device(rows, np.int64), on_device(at, np.int64)
+        self.items, self.weights = on_device(part.indices, np.int64), on_device(part.data, np.float32)
+        self.begins = on_device(part.indptr[:-1], np.int64)
+        self.values = on_device(data, np.float32)
+        self._transposed = (
+            on_device(at[order.data], np.int64),
+            on_device(order.indptr[:-1], np.int64),
+            on_device(data[order.data], np.float32),
+        )
 
     def times(self, weights: torch.Tensor) -> torch.Tensor:
         """Corrupted input times a matrix of parameters."""
-        product: torch.Tensor = _Times.apply(self._input, self._transposed, weights)  # type: ignore[no-untyped-call]
+        given = self.items, self.begins, self.values
+        product: torch.Tensor = _Times.apply(weights, given, self._transposed)  # type: ignore[no-untyped-call]
         return product
 
+    def of_pairs(self, scores: torch.Tensor) -> torch.Tensor:
+        """The scores of the batch's entries."""
+        picked: torch.Tensor = _Pick.apply(scores, self.rows, self.items)  # type: ignore[no-untyped-call]
+        return picked
 
+    def of_rows(self, values: torch.Tensor) -> torch.Tensor:
+        """Each user's value, once for each entry."""
+        spread: torch.Tensor = _Spread.apply(values, self.rows, self.begins)  # type: ignore[no-untyped-call]
+        return spread
+
+
+# The three below have gradients of their own, because PyTorch's add up in whatever order the GPU comes to it: the same
+# seed would not give the same model. Summing bags is done in order.
 class _Times(torch.autograd.Function):
-    """Sparse times dense; the gradient is the transposed sparse matrix times what comes back, in a fixed order."""
+    """Sparse times dense; the gradient is the transposed sparse matrix times what comes back."""
 
     @staticmethod
-    def forward(ctx: Any, matrix: torch.Tensor, transposed: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, dense: torch.Tensor, matrix: Any, transposed: Any) -> torch.Tensor:
         ctx.transposed = transposed
-        return matrix @ dense
+        return _sums_of_rows(dense, *matrix)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[None, None, torch.Tensor]:
-        return None, None, ctx.transposed @ gradients[0]
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return _sums_of_rows(gradients[0].contiguous(), *ctx.transposed), None, None
+
+
+class _Pick(torch.autograd.Function):
+    """Entries of a matrix, none of them twice, so that the gradient can be put in place."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: torch.Tensor, rows: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+        ctx.places, ctx.shape = (rows, items), scores.shape
+        return scores[rows, items]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return gradients[0].new_zeros(ctx.shape).index_put(ctx.places, gradients[0]), None, None
+
+
+class _Spread(torch.autograd.Function):
+    """A value for each row, repeated for each of its entries; the gradient is summed by row."""
+
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, rows: torch.Tensor, begins: torch.Tensor) -> torch.Tensor:
+        ctx.begins = begins
+        return values[rows]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        column = gradients[0].reshape(-1, 1)
+        everyone = torch.arange(len(column), device=column.device)
+        return _sums_of_rows(column, everyone, ctx.begins, torch.ones_like(gradients[0])).ravel(), None, None
+
+
+def _sums_of_rows(
+    dense: torch.Tensor, indices: torch.Tensor, begins: torch.Tensor, weights: torch.Tensor
+) -> torch.Tensor:
+    """Weighted sums of rows of a matrix: those from each beginning to the next."""
+    if not len(indices):
+        return dense.new_zeros((len(begins), dense.shape[1]))
+    return torch.nn.functional.embedding_bag(indices, dense, begins, mode="sum", per_sample_weights=weights)
 
 
 class Network:
@@ -152,16 +209,16 @@ def train(
 def _loss(model: _Autoencoder, network: Network, batch: Batch, done: float, epoch: int) -> torch.Tensor:
     """Mean over users of cross-entropy (Eq. 3) and what the network adds to it; ζ is the optimizer's business."""
     scores, extra = network.forward(network.parameters, batch, done)
-    positive = scores[batch.rows, batch.items]
+    positive = batch.of_pairs(scores)
     if network.is_multinomial:
-        terms = batch.weights * (torch.logsumexp(scores, dim=1)[batch.rows] - positive)
+        terms = batch.weights * (batch.of_rows(torch.logsumexp(scores, dim=1)) - positive)
         rest = torch.zeros((), device=scores.device)
         sureness = torch.exp(-terms.detach())
     elif model.loss == "r-ce":
         # −w·t·log ŷ − (1 − t)·(1 − ŷ)^a·log(1 − ŷ), for all pairs as if t were 0, and then right on the observed ones.
         probability = torch.sigmoid(scores.detach())
         negative = (1 - probability) ** model.reweight_power * torch.nn.functional.softplus(scores)
-        rest = negative.sum() - (batch.weights * negative[batch.rows, batch.items]).sum()
+        rest = negative.sum() - (batch.weights * batch.of_pairs(negative)).sum()
         terms = batch.weights * torch.nn.functional.softplus(-positive)
         sureness = probability[batch.rows, batch.items]
     else:
@@ -280,11 +337,3 @@ def _device(name: str) -> Any:
     except (RuntimeError, AssertionError, TypeError) as error:
         raise InputError(f"device must be 'cpu', 'cuda' or 'auto'; {name!r} cannot be used: {error}") from None
     return device
-
-
-def _sparse(data: Any, indices: Any, indptr: Any, shape: tuple[int, ...], device: Any) -> torch.Tensor:
-    begins, columns = (torch.from_numpy(np.ascontiguousarray(each, dtype=np.int64)) for each in (indptr, indices))
-    values = torch.from_numpy(np.ascontiguousarray(data, dtype=np.float32))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(begins, columns, values, size=shape, check_invariants=False).to(device)
