@@ -8,6 +8,7 @@ from prorec.models.nce import NCE
 from prorec.models.popularity import Popularity
 from prorec.models.svd import SVD
 from prorec.models.vae import VAE
+from prorec.models.wrap import wrap
 from prorec.models.wrmf import WRMF
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "Recommendations",
     "Recommender",
     "load_model",
+    "wrap",
 ]

@@ -160,12 +160,26 @@ class Model(ABC):
 
     def _likeness(self) -> Callable[[NDArray[np.int64], NDArray[np.float32]], None]:
         """A function that writes how like some items are to all items: the cosine of their factors."""
+        if "items" not in self._fitted():
+            return self._likeness_by_users()
         vectors = self._fitted()["items"]
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
         def likeness(columns: NDArray[np.int64], room: NDArray[np.float32]) -> None:
             np.matmul(unit[columns], unit.T, out=room)
+
+        return likeness
+
+    def _likeness_by_users(self) -> Callable[[NDArray[np.int64], NDArray[np.float32]], None]:
+        """The same without factors: the cosine of two items' columns of weights."""
+        matrix = self.interactions_.matrix
+        by_item = csr_array(matrix.T)
+        lengths = np.sqrt(np.bincount(matrix.indices, matrix.data.astype(np.float64) ** 2, matrix.shape[1]))
+        lengths[lengths == 0] = 1
+
+        def likeness(columns: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+            room[:] = (by_item[columns] @ matrix).toarray() / lengths[columns, None] / lengths
 
         return likeness
 

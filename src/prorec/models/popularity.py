@@ -35,16 +35,7 @@ class Popularity(Model):
         }
 
     def _likeness(self) -> Callable[[NDArray[np.int64], NDArray[np.float32]], None]:
-        """The cosine of two items' columns of weights."""
-        matrix = self.interactions_.matrix
-        by_item = csr_array(matrix.T)
-        lengths = np.sqrt(np.bincount(matrix.indices, matrix.data.astype(np.float64) ** 2, matrix.shape[1]))
-        lengths[lengths == 0] = 1
-
-        def likeness(columns: NDArray[np.int64], room: NDArray[np.float32]) -> None:
-            room[:] = (by_item[columns] @ matrix).toarray() / lengths[columns, None] / lengths
-
-        return likeness
+        return self._likeness_by_users()
 
     def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
         return np.ones((matrix.shape[0], 1), dtype=np.float32)
