@@ -11,6 +11,8 @@ from prorec.errors import ConvergenceWarning, DataWarning, DownloadError, InputE
 from prorec.evaluation import compare, detection_metrics, evaluate, ranking_metrics
 from prorec.factors import Factors
 from prorec.interactions import Interactions
+from prorec.models import load_model
+from prorec.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -27,6 +29,7 @@ __all__ = [
     "evaluate",
     "inject_noise",
     "load_dataset",
+    "load_model",
     "make_cinema",
     "models",
     "ranking_metrics",
@@ -36,5 +39,6 @@ __all__ = [
     "split_globally",
     "split_leave_out",
     "transport",
+    "tune",
     "write_interactions",
 ]

@@ -1,0 +1,243 @@
+"""Choosing a model's parameters on the validation part, and on nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from prorec._tables import TableKind, as_kind
+from prorec.data._files import naming, replacing
+from prorec.errors import InputError, one_of, whole
+from prorec.evaluation.judging import evaluate
+from prorec.evaluation.metrics import Family
+from prorec.interactions import Interactions
+from prorec.models.model import Model
+
+Grid = Mapping[str, Sequence[Any]]
+Search = Literal["grid", "random", "tpe"]
+
+_DEEP = {
+    "learning_rate": (0.0005, 0.001, 0.005, 0.01),
+    "regularization": (0.0005, 0.001, 0.005, 0.01),
+    "batch_size": (100, 250, 500, 1000),
+}
+PAPER_GRIDS: Mapping[str, Grid] = MappingProxyType(
+    {
+        "SVD": {"rank": (50, 100, 200)},
+        "NCE": {
+            "rank": (50, 100, 200),
+            "regularization": (100.0, 1000.0, 10000.0),
+            "popularity_power": (0.9, 1.0, 1.1, 1.2),
+        },
+        "WRMF": {"rank": (50, 100, 200), "alpha": (1.0, 10.0, 100.0), "regularization": (1.0, 10.0, 100.0, 1000.0)},
+        "EASE": {"regularization": (10.0, 50.0, 100.0, 250.0, 500.0, 1000.0)},
+        "CDAE": _DEEP,
+        "VAE": _DEEP,
+        "Popularity": {},
+    }
+)
+"""What is tried by default, by model: learning rate, ζ and batch size of the deep ones as in the paper's implementation
+details; ranks and regularisation of the others, which the paper leaves to the original papers, around what is published
+for them."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tuning:
+    """What was tried, and what came out best."""
+
+    best: Model
+    """The model with the best parameters, not fitted."""
+    best_value: float
+    """What it scored on the validation part."""
+    metric: str
+    trials: tuple[Mapping[str, Any], ...]
+    """One for each trial: its parameters, its value (None where it failed), seconds, and what went wrong."""
+
+    def __repr__(self) -> str:
+        return f"Tuning({len(self.trials)} trials, best {self.metric} {self.best_value:.4f}: {self.best})"
+
+    def to_table(self, kind: TableKind = "pyarrow") -> Any:
+        """One row for each trial, best first."""
+        ordered = sorted(self.trials, key=lambda trial: np.inf if trial["value"] is None else -trial["value"])
+        names = list(ordered[0]["parameters"]) if ordered else []
+        columns: dict[str, list[Any]] = {name: [trial["parameters"][name] for trial in ordered] for name in names}
+        for name in ("value", "seconds", "error"):
+            columns[self.metric if name == "value" else name] = [trial[name] for trial in ordered]
+        return as_kind(pa.table(columns), kind)
+
+
+def tune(
+    model: Model,
+    train: Interactions,
+    valid: Interactions,
+    grid: Grid | None = None,
+    *,
+    search: Search = "grid",
+    trials: int | None = None,
+    metric: str = "ndcg@10",
+    metrics: Family = "standard",
+    seed: int = 0,
+    folder: str | Path | None = None,
+    show_progress: bool = False,
+) -> Tuning:
+    """Fit on `train` with one choice of parameters after the other, judge each on `valid`.
+
+    Parameters
+    ----------
+    model : the model, with the parameters that stay as they are
+    train, valid : two parts of one split; keep the test part out of this
+    grid : values to try, by parameter; by default the model's in `PAPER_GRIDS`
+    search : `grid` tries all combinations; `random` and `tpe` draw `trials` of them with Optuna's samplers
+    metric : what to choose by
+    metrics : which family of definitions
+    seed : of the samplers
+    folder : where to keep the trials; those that are there already are not run again
+    show_progress : show a bar with the best so far
+    """
+    grid = _checked_grid(model, grid)
+    one_of("search", search, ("grid", "random", "tpe"))
+    length = metric.rpartition("@")[2]
+    if not length.isdecimal() or int(length) < 1:
+        raise InputError(f"metric must be like ndcg@10; got {metric!r}")
+    n_combinations = int(np.prod([len(values) for values in grid.values()])) if grid else 1
+    n_trials = n_combinations if trials is None and search == "grid" else whole("trials", trials, 1)
+    kept = _Kept(None if folder is None else Path(folder), model, train, valid, f"{metrics} {metric}")
+    done: list[Mapping[str, Any]] = []
+
+    def run(parameters: Mapping[str, Any]) -> float:
+        trial = kept.get(parameters)
+        if trial is None:
+            trial = _trial(replace(model, **parameters), parameters, train, valid, metric, int(length), metrics)  # type: ignore[type-var]
+            kept.add(trial)
+        done.append(trial)
+        value = trial["value"]
+        return -np.inf if value is None else float(value)
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, disable=not show_progress) as bar:
+        task = bar.add_task("tuning", total=n_trials)
+        best = -np.inf
+        for value in _search(grid, search, n_trials, seed, run):
+            best = max(best, value)
+            bar.update(task, advance=1, description=f"best {metric} {best:.4f}")
+    if not np.isfinite(best):
+        raise InputError(f"no choice of parameters could be fitted; the first said: {done[0]['error']}")
+    winner = next(trial for trial in done if trial["value"] == best)
+    return Tuning(replace(model, **winner["parameters"]), best, metric, tuple(done))  # type: ignore[type-var]
+
+
+def _search(
+    grid: Grid, search: Search, n_trials: int, seed: int, run: Callable[[Mapping[str, Any]], float]
+) -> Iterator[float]:
+    if search == "grid":
+        choices = itertools.product(*grid.values())
+        for values in itertools.islice(choices, n_trials):
+            yield run(dict(zip(grid, values, strict=True)))
+        return
+    try:
+        import optuna
+    except ModuleNotFoundError:
+        raise InputError(
+            f"search={search!r} needs Optuna, which is not installed: pip install 'prorec[tune]'"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    samplers = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}
+    study = optuna.create_study(direction="maximize", sampler=samplers[search](seed=seed))
+    for _ in range(n_trials):
+        trial = study.ask()
+        chosen = {name: trial.suggest_categorical(name, list(values)) for name, values in grid.items()}
+        value = run(chosen)
+        # A trial that failed is told as worse than anything, so that its neighbours are tried less.
+        study.tell(trial, value if np.isfinite(value) else -1.0)
+        yield value
+
+
+def _trial(
+    model: Any,
+    parameters: Mapping[str, Any],
+    train: Interactions,
+    valid: Interactions,
+    metric: str,
+    length: int,
+    metrics: Family,
+) -> Mapping[str, Any]:
+    begin = time.perf_counter()
+    value, problem = None, None
+    try:
+        mean = evaluate(model.fit(train), valid, k=length, metrics=metrics).mean
+        if metric not in mean:
+            raise _NoSuchMetric(f"metric must be one of {', '.join(mean)}; got {metric!r}")
+        value = mean[metric]
+    except _NoSuchMetric:
+        raise
+    except InputError as error:
+        problem = str(error)
+    return {
+        "parameters": dict(parameters),
+        "value": value,
+        "seconds": round(time.perf_counter() - begin, 3),
+        "error": problem,
+    }
+
+
+class _NoSuchMetric(InputError):
+    """The same for all trials, so there is no use in going on."""
+
+
+class _Kept:
+    """Trials on disk, for one model and one pair of parts."""
+
+    def __init__(self, folder: Path | None, model: Model, train: Interactions, valid: Interactions, how: str) -> None:
+        digest = hashlib.blake2b(f"{model!r} {how}".encode(), digest_size=8)
+        for part in (train.matrix, valid.matrix):
+            for array in (part.indptr, part.indices, part.data):
+                digest.update(np.ascontiguousarray(array).data)
+        self._path = None if folder is None else folder / f"trials-{digest.hexdigest()}.json"
+        self._trials: list[Mapping[str, Any]] = []
+        if self._path is not None:
+            with naming(self._path):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                if self._path.exists():
+                    try:
+                        self._trials = json.loads(self._path.read_text())
+                    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+                        raise InputError(f"not a file of trials: {error}") from None
+
+    def get(self, parameters: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return next((trial for trial in self._trials if trial["parameters"] == dict(parameters)), None)
+
+    def add(self, trial: Mapping[str, Any]) -> None:
+        self._trials.append(trial)
+        if self._path is not None:
+            with replacing(self._path) as temporary:
+                temporary.write_text(json.dumps(self._trials, indent=1) + "\n")
+
+
+def _checked_grid(model: Any, grid: Any) -> Grid:
+    if not isinstance(model, Model):
+        raise InputError(f"model must be one of prorec.models; got {type(model).__name__}")
+    name = type(model).__name__
+    if grid is None:
+        if name not in PAPER_GRIDS:
+            raise InputError(f"there is no default grid for {name}; give one, such as {{'rank': [50, 100]}}")
+        return PAPER_GRIDS[name]
+    if not isinstance(grid, Mapping):
+        raise InputError(f"grid must be a mapping from parameters to lists of values; got {type(grid).__name__}")
+    known = [each.name for each in fields(model) if each.init]  # type: ignore[arg-type]
+    for parameter, values in grid.items():
+        if parameter not in known:
+            raise InputError(f"grid has {parameter!r}, which is no parameter of {name}; there are {', '.join(known)}")
+        if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
+            raise InputError(f"grid[{parameter!r}] must be a list of at least one value; got {values!r}")
+    return grid

@@ -1,0 +1,131 @@
+"""Tuning: it tries what it should, chooses by the validation part, and does not do the same work twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import prorec
+from prorec import InputError
+from prorec.models import EASE, NCE, SVD, Model, Popularity
+from prorec.tuning import PAPER_GRIDS
+from tests.models.test_all import clicks
+
+PARTS = prorec.split_by_user(clicks(), (0.5, 0.2, 0.3), seed=0)
+GRID = {"rank": [1, 2, 5], "regularization": [0.1, 10.0]}
+
+
+def test_the_grid_and_its_best() -> None:
+    result = prorec.tune(NCE(), PARTS.train, PARTS.valid, GRID, metric="ndcg@5")
+    assert [trial["parameters"] for trial in result.trials] == [
+        {"rank": rank, "regularization": ridge} for rank in (1, 2, 5) for ridge in (0.1, 10.0)
+    ]
+    for trial in result.trials:
+        model = NCE(**trial["parameters"]).fit(PARTS.train)
+        assert trial["value"] == prorec.evaluate(model, PARTS.valid, k=5).mean["ndcg@5"]
+    assert result.best_value == max(trial["value"] for trial in result.trials)
+    assert result.best in [NCE(**trial["parameters"]) for trial in result.trials if trial["value"] == result.best_value]
+    assert not hasattr(result.best, "learned_")
+    table = result.to_table("pandas")
+    assert list(table.columns) == ["rank", "regularization", "ndcg@5", "seconds", "error"]
+    assert table["ndcg@5"].is_monotonic_decreasing
+    assert "6 trials" in repr(result)
+
+
+@pytest.mark.parametrize("search", ["random", "tpe"])
+def test_samplers_draw_from_the_grid_by_the_seed(search: str) -> None:
+    grid = {"rank": [1, 2, 3, 4], "regularization": [0.1, 1.0, 10.0]}
+    first, again, other = (
+        prorec.tune(NCE(), PARTS.train, PARTS.valid, grid, search=search, trials=8, seed=seed) for seed in (0, 0, 1)
+    )
+    tried = [[tuple(trial["parameters"].values()) for trial in result.trials] for result in (first, again, other)]
+    assert len(tried[0]) == 8
+    assert tried[0] == tried[1] != tried[2]
+    assert {rank for rank, _ in tried[0]} <= {1, 2, 3, 4}
+
+
+def test_trials_are_kept_and_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = []
+    fit = SVD.fit
+
+    def counted(self: SVD, *given: object) -> Model:
+        fits.append(self.rank)
+        if len(fits) == 3:
+            raise KeyboardInterrupt
+        return fit(self, *given)
+
+    monkeypatch.setattr(SVD, "fit", counted)
+    grid = {"rank": [1, 2, 3, 4]}
+    with pytest.raises(KeyboardInterrupt):
+        prorec.tune(SVD(), PARTS.train, PARTS.valid, grid, folder=tmp_path)
+    resumed = prorec.tune(SVD(), PARTS.train, PARTS.valid, grid, folder=tmp_path)
+    assert fits == [1, 2, 3, 3, 4]
+    monkeypatch.undo()
+    whole = prorec.tune(SVD(), PARTS.train, PARTS.valid, grid)
+    assert [trial["value"] for trial in resumed.trials] == [trial["value"] for trial in whole.trials]
+    # Other parts are another matter.
+    prorec.tune(SVD(), PARTS.train, PARTS.test, grid, folder=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    for path in tmp_path.iterdir():
+        path.write_text("{")
+    with pytest.raises(InputError, match="not a file of trials"):
+        prorec.tune(SVD(), PARTS.train, PARTS.valid, grid, folder=tmp_path)
+
+
+def test_a_choice_that_fails_is_recorded() -> None:
+    result = prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [2, 1000]})
+    assert result.trials[1]["value"] is None
+    assert "rank must be" in result.trials[1]["error"]
+    assert result.best == SVD(rank=2)
+    assert result.to_table("pandas")["error"].isna().tolist() == [True, False]
+    with pytest.raises(InputError, match="no choice of parameters could be fitted; the first said: rank must be"):
+        prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1000]})
+
+
+def test_defaults() -> None:
+    assert set(PAPER_GRIDS) == set(Model.kinds)
+    for name, grid in PAPER_GRIDS.items():
+        for parameter in grid:
+            assert parameter in Model.kinds[name].__dataclass_fields__
+    assert len(prorec.tune(EASE(), PARTS.train, PARTS.valid).trials) == 6
+    assert len(prorec.tune(Popularity(), PARTS.train, PARTS.valid).trials) == 1
+
+
+def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1, 2]}, show_progress=True)
+    assert "best ndcg@10" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"grid": {"depth": [1]}}, "grid has 'depth', which is no parameter of SVD; there are rank, seed"),
+        ({"grid": {"rank": []}}, "must be a list of at least one value"),
+        ({"grid": [1]}, "grid must be a mapping"),
+        ({"search": "luck"}, "search must be one of"),
+        ({"search": "random"}, "trials must be"),
+        ({"metric": "ndcg"}, "metric must be like ndcg@10; got 'ndcg'"),
+        ({"metric": "joy@3"}, "metric must be one of .*; got 'joy@3'"),
+        ({"model": "svd"}, r"model must be one of prorec\.models; got str"),
+    ],
+)
+def test_bad_arguments(how: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        prorec.tune(**{"model": SVD(), "train": PARTS.train, "valid": PARTS.valid, "grid": {"rank": [1]}, **how})
+
+
+def test_without_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(InputError, match=r"pip install 'prorec\[tune\]'"):
+        prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1]}, search="tpe", trials=2)
+
+
+def test_scores_are_judged_by_the_validation_part_only() -> None:
+    chosen = prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1, 2, 3, 4, 5]}, metric="recall@5")
+    assert np.isfinite(chosen.best_value)
+    values = [trial["value"] for trial in chosen.trials]
+    assert len(set(values)) > 1
