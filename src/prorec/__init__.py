@@ -11,7 +11,7 @@ from prorec.errors import ConvergenceWarning, DataWarning, DownloadError, InputE
 from prorec.evaluation import compare, detection_metrics, evaluate, ranking_metrics
 from prorec.factors import Factors
 from prorec.interactions import Interactions
-from prorec.models import load_model
+from prorec.models import load
 from prorec.tuning import tune
 
 __version__ = "0.1.0"
@@ -28,8 +28,8 @@ __all__ = [
     "detection_metrics",
     "evaluate",
     "inject_noise",
+    "load",
     "load_dataset",
-    "load_model",
     "make_cinema",
     "models",
     "ranking_metrics",

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 import prorec
 from prorec import Factors, InputError, Interactions
-from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity, load_model
+from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity, load
 
 _NETWORK = {"rank": 16, "epochs": 40, "batch_size": 20, "learning_rate": 0.01}
 SMALL: dict[type[Model], dict[str, object]] = {
@@ -121,7 +121,7 @@ class TestEvery:
         for _ in range(2):  # the second replaces the first
             model.save(tmp_path / "model")
         assert len(list((tmp_path / "model").iterdir())) == 2
-        again = load_model(tmp_path / "model")
+        again = load(tmp_path / "model")
         assert again == model
         assert type(again) is kind
         np.testing.assert_array_equal(again.recommend(data.users, k=5).ranked, model.recommend(data.users, k=5).ranked)
@@ -234,7 +234,7 @@ def test_bad_parameters(model: Model, message: str) -> None:
 
 def test_bad_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no model here: model\.json is missing"):
-        load_model(tmp_path)
+        load(tmp_path)
     folder = tmp_path / "model"
     SVD(rank=2).fit(clicks()).save(folder)
     about = json.loads((folder / "model.json").read_text())
@@ -244,24 +244,24 @@ def test_bad_folders(tmp_path: Path) -> None:
 
     written(version=2)
     with pytest.raises(InputError, match="the model has format version 2; this prorec reads 1"):
-        load_model(folder)
+        load(folder)
     written(kind="Oracle")
     with pytest.raises(InputError, match="a model of the kind 'Oracle' is not known here"):
-        load_model(folder)
+        load(folder)
     written(parameters={"depth": 3})
     with pytest.raises(InputError, match="the parameters are not those of SVD"):
-        load_model(folder)
+        load(folder)
     written(arrays="other.npz")
     with pytest.raises(InputError, match=r"the model is incomplete: other\.npz is missing"):
-        load_model(folder)
+        load(folder)
     (folder / "model.json").write_text("{")
     with pytest.raises(InputError, match=r"model\.json is not a model's"):
-        load_model(folder)
+        load(folder)
     written()
     arrays = folder / about["arrays"]
     arrays.write_bytes(arrays.read_bytes()[:100])
     with pytest.raises(InputError, match="cannot be read"):
-        load_model(folder)
+        load(folder)
 
 
 def test_a_save_that_fails_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,4 +270,4 @@ def test_a_save_that_fails_leaves_the_old_model(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(OSError, match="disk full"):
         SVD(rank=3).fit(clicks()).save(tmp_path / "model")
     monkeypatch.undo()
-    assert load_model(tmp_path / "model") == SVD(rank=2)
+    assert load(tmp_path / "model") == SVD(rank=2)

@@ -3,7 +3,7 @@
 from prorec.models.base import Recommendations, Recommender
 from prorec.models.cdae import CDAE
 from prorec.models.ease import EASE
-from prorec.models.model import Model, load_model
+from prorec.models.model import Model, load
 from prorec.models.nce import NCE
 from prorec.models.popularity import Popularity
 from prorec.models.svd import SVD
@@ -22,6 +22,6 @@ __all__ = [
     "Popularity",
     "Recommendations",
     "Recommender",
-    "load_model",
+    "load",
     "wrap",
 ]

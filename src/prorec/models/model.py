@@ -228,7 +228,7 @@ class Model(ABC):
         return self.learned_
 
 
-def load_model(folder: str | Path) -> Model:
+def load(folder: str | Path) -> Model:
     """A model that `save` wrote."""
     kind, parameters, learned, interactions = read_model(Path(folder))
     if kind not in Model.kinds:
