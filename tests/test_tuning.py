@@ -68,10 +68,11 @@ def test_trials_are_kept_and_not_run_again(tmp_path: Path, monkeypatch: pytest.M
     # Other parts are another matter.
     prorec.tune(SVD(), PARTS.train, PARTS.test, grid, folder=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
-    for path in tmp_path.iterdir():
-        path.write_text("{")
-    with pytest.raises(InputError, match="not a file of trials"):
-        prorec.tune(SVD(), PARTS.train, PARTS.valid, grid, folder=tmp_path)
+    for content in ("{", "5", "[1]", "[{}]"):
+        for path in tmp_path.iterdir():
+            path.write_text(content)
+        with pytest.raises(InputError, match="not a file of trials"):
+            prorec.tune(SVD(), PARTS.train, PARTS.valid, grid, folder=tmp_path)
 
 
 def test_a_choice_that_fails_is_recorded() -> None:
@@ -82,6 +83,13 @@ def test_a_choice_that_fails_is_recorded() -> None:
     assert result.to_table("pandas")["error"].isna().tolist() == [True, False]
     with pytest.raises(InputError, match="no choice of parameters could be fitted; the first said: rank must be"):
         prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1000]})
+
+
+def test_kinds_of_values(tmp_path: Path) -> None:
+    for _ in range(2):
+        result = prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [2.0, np.int64(2), 2]}, folder=tmp_path)
+        assert [trial["value"] is None for trial in result.trials] == [True, False, False]
+    assert prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [2, "a"]}).to_table()["rank"].to_pylist() == ["2", "a"]
 
 
 def test_defaults() -> None:
@@ -108,6 +116,9 @@ def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         ({"search": "random"}, "trials must be"),
         ({"metric": "ndcg"}, "metric must be like ndcg@10; got 'ndcg'"),
         ({"metric": "joy@3"}, "metric must be one of .*; got 'joy@3'"),
+        ({"metric": None}, "metric must be like ndcg@10; got None"),
+        ({"valid": None}, "valid must be Interactions; got NoneType"),
+        ({"seed": -1}, "seed must be"),
         ({"model": "svd"}, r"model must be one of prorec\.models; got str"),
     ],
 )

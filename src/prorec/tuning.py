@@ -18,11 +18,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from prorec._tables import TableKind, as_kind
 from prorec.data._files import naming, replacing
-from prorec.errors import InputError, one_of, whole
+from prorec.errors import InputError, one_of, shown, whole
 from prorec.evaluation.judging import evaluate
 from prorec.evaluation.metrics import Family
 from prorec.interactions import Interactions
 from prorec.models.model import Model
+from prorec.models.storage import plain
 
 Grid = Mapping[str, Sequence[Any]]
 Search = Literal["grid", "random", "tpe"]
@@ -71,7 +72,7 @@ class Tuning:
         """One row for each trial, best first."""
         ordered = sorted(self.trials, key=lambda trial: np.inf if trial["value"] is None else -trial["value"])
         names = list(ordered[0]["parameters"]) if ordered else []
-        columns: dict[str, list[Any]] = {name: [trial["parameters"][name] for trial in ordered] for name in names}
+        columns: dict[str, Any] = {name: _column([trial["parameters"][name] for trial in ordered]) for name in names}
         for name in ("value", "seconds", "error"):
             columns[self.metric if name == "value" else name] = [trial[name] for trial in ordered]
         return as_kind(pa.table(columns), kind)
@@ -107,9 +108,13 @@ def tune(
     """
     grid = _checked_grid(model, grid)
     one_of("search", search, ("grid", "random", "tpe"))
-    length = metric.rpartition("@")[2]
-    if not length.isdecimal() or int(length) < 1:
-        raise InputError(f"metric must be like ndcg@10; got {metric!r}")
+    for name, part in (("train", train), ("valid", valid)):
+        if not isinstance(part, Interactions):
+            raise InputError(f"{name} must be Interactions; got {type(part).__name__}")
+    seed = whole("seed", seed, 0, 2**32 - 1)
+    length = metric.rpartition("@")[2] if isinstance(metric, str) else ""
+    if not length.isdecimal() or not 1 <= len(length) <= 9 or int(length) < 1:
+        raise InputError(f"metric must be like ndcg@10; got {shown(metric)}")
     n_combinations = int(np.prod([len(values) for values in grid.values()])) if grid else 1
     n_trials = n_combinations if trials is None and search == "grid" else whole("trials", trials, 1)
     kept = _Kept(None if folder is None else Path(folder), model, train, valid, f"{metrics} {metric}")
@@ -135,6 +140,13 @@ def tune(
         raise InputError(f"no choice of parameters could be fitted; the first said: {done[0]['error']}")
     winner = next(trial for trial in done if trial["value"] == best)
     return Tuning(replace(model, **winner["parameters"]), best, metric, tuple(done))  # type: ignore[type-var]
+
+
+def _column(values: list[Any]) -> Any:
+    try:
+        return pa.array(values)
+    except pa.ArrowInvalid:  # of several kinds, such as None, 1 and "a"
+        return pa.array([str(value) for value in values])
 
 
 def _search(
@@ -209,19 +221,31 @@ class _Kept:
             with naming(self._path):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 if self._path.exists():
-                    try:
-                        self._trials = json.loads(self._path.read_text())
-                    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-                        raise InputError(f"not a file of trials: {error}") from None
+                    self._trials = _read_trials(self._path)
 
     def get(self, parameters: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return next((trial for trial in self._trials if trial["parameters"] == dict(parameters)), None)
+        # As text, in which 2 and 2.0 are two things.
+        wanted = json.dumps(parameters, default=plain)
+        return next((trial for trial in self._trials if json.dumps(trial["parameters"], default=plain) == wanted), None)
 
     def add(self, trial: Mapping[str, Any]) -> None:
         self._trials.append(trial)
         if self._path is not None:
+            # What failed is tried again next time: it may have been for want of a package.
+            done = [each for each in self._trials if each["value"] is not None]
             with replacing(self._path) as temporary:
-                temporary.write_text(json.dumps(self._trials, indent=1) + "\n")
+                temporary.write_text(json.dumps(done, indent=1, default=plain) + "\n")
+
+
+def _read_trials(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        trials = json.loads(path.read_text())
+        for trial in trials:
+            if not isinstance(trial["parameters"], dict) or not isinstance(trial["value"], float):
+                raise TypeError("a trial has parameters and a value")
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"not a file of trials: {error}") from None
+    return list(trials)
 
 
 def _checked_grid(model: Any, grid: Any) -> Grid:

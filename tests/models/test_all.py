@@ -264,6 +264,51 @@ def test_bad_folders(tmp_path: Path) -> None:
         load(folder)
 
 
+def test_damaged_arrays(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    SVD(rank=2).fit(clicks()).save(folder)
+    path = folder / json.loads((folder / "model.json").read_text())["arrays"]
+    with np.load(path) as file:
+        good = {name: file[name] for name in file.files}
+
+    def refused(message: str, **changes: np.ndarray | None) -> None:
+        arrays = {name: changes.get(name, array) for name, array in good.items()}
+        np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
+        with pytest.raises(InputError, match=message):
+            load(folder)
+
+    refused("damaged", **{"matrix.indices": good["matrix.indices"] + 20})
+    refused("damaged", **{"matrix.indices": good["matrix.indices"] - 20})
+    refused("there is no items", **{"learned.items": None})
+    refused("items is float32 of shape", **{"learned.items": good["learned.items"][:5]})
+    refused("users is float32 of shape", **{"learned.users": good["learned.users"] * np.nan})
+    refused("users is float32 of shape", **{"learned.users": good["learned.users"][:, :1]})
+
+
+def test_saving_leaves_other_files_alone(tmp_path: Path) -> None:
+    (tmp_path / "arrays-mine.npz").write_bytes(b"mine")
+    for _ in range(2):
+        SVD(rank=np.int64(2)).fit(clicks()).save(tmp_path)
+    assert (tmp_path / "arrays-mine.npz").read_bytes() == b"mine"
+    assert len(list(tmp_path.iterdir())) == 3
+    with pytest.raises(InputError, match=r"File exists|Not a directory"):
+        SVD(rank=2).fit(clicks()).save(tmp_path / "model.json")
+
+
+def test_ids_of_any_kind() -> None:
+    model = SVD(rank=2).fit(clicks())
+    wanted = model.recommend(["user 1", "user 2"], k=3).ranked
+    np.testing.assert_array_equal(model.recommend((name for name in ("user 1", "user 2")), k=3).ranked, wanted)
+    with pytest.raises(InputError, match="user 'zz' is not among"):
+        model.recommend({"zz"})
+    with pytest.raises(InputError, match="users must be a list of ids; got 'user 1'"):
+        model.recommend("user 1")
+    for basket in (None, 3, "100"):
+        with pytest.raises(InputError, match="each of baskets must be a list of ids"):
+            model.recommend_new([basket])
+    assert model.recommend([], k=3).ranked.shape == (0, 3)
+
+
 def test_a_save_that_fails_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     SVD(rank=2).fit(clicks()).save(tmp_path / "model")
     monkeypatch.setattr(json, "dumps", lambda *_, **__: (_ for _ in ()).throw(OSError("disk full")))

@@ -123,6 +123,29 @@ def test_a_checkpoint_ends_where_one_run_does(kind: type, tmp_path: Path) -> Non
         kind(9, **QUICK).fit(parts.train, checkpoint=tmp_path)
 
 
+def test_checkpoints_that_are_not_ours(tmp_path: Path) -> None:
+    data = clicks()
+    CDAE(4, epochs=2).fit(data, checkpoint=tmp_path)
+    turned = prorec.Interactions.from_matrix(data.matrix[::-1], users=data.users, items=data.items)
+    with pytest.raises(InputError, match="a checkpoint of other parameters or other interactions"):
+        CDAE(4, epochs=2).fit(turned, checkpoint=tmp_path)
+    with pytest.raises(InputError, match="a checkpoint of other parameters or other interactions"):
+        CDAE(4, epochs=2).fit(data, validation=data, checkpoint=tmp_path)
+    path = tmp_path / "training.npz"
+    for content in (path.read_bytes()[:200], b"", b"junk"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="this checkpoint is damaged; remove it to start anew"):
+            CDAE(4, epochs=2).fit(data, checkpoint=tmp_path)
+
+
+def test_validation_of_something_else() -> None:
+    data = clicks()
+    with pytest.raises(InputError, match="validation must be Interactions; got csr_array"):
+        CDAE(4, epochs=2).fit(data, validation=data.matrix)
+    with pytest.raises(InputError, match="validation must have the users and items of the interactions"):
+        CDAE(4, epochs=2).fit(data, validation=prorec.Interactions.from_matrix(data.matrix))
+
+
 def test_early_stopping_keeps_the_best() -> None:
     parts = prorec.split_by_user(clicks(), (0.7, 0.3), seed=0)
     model = CDAE(8, epochs=200, batch_size=20, learning_rate=0.05, patience=3)

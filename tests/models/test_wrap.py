@@ -152,7 +152,7 @@ def test_bad_models() -> None:
         wrap(Nothing()).fit(data)
     with pytest.raises(InputError, match="must return 1 × 30 finite numbers for 1 users"):
         wrap(Short()).fit(data).recommend(data.users[:1])
-    with pytest.raises(InputError, match="the model's factors are for"):
+    with pytest.raises(InputError, match="the model's factors have shapes"):
         wrap(Odd()).fit(data)
     with pytest.raises(InputError, match="the model's factors of items are not finite"):
         wrap(Broken()).fit(data)

@@ -19,7 +19,16 @@ from prorec.errors import InputError, RowError
 Format = Literal["text", "parquet"]
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
 _PARQUET = (".parquet", ".pq")
-_WRONG_PLACE = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EROFS)
+_WRONG_PLACE = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EEXIST,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.EROFS,
+)
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import zipfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -14,12 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from scipy.sparse import csr_array
 
 from prorec._random import generator
-from prorec.data._files import replacing
+from prorec.data._files import naming, replacing
 from prorec.errors import InputError
 from prorec.evaluation.ranking import ranking_metrics
 from prorec.interactions import Interactions
 from prorec.models import _top
 from prorec.models.autoencoder import normalised
+from prorec.models.storage import plain
 
 try:
     import torch
@@ -178,7 +181,7 @@ def train(
     optimizer = torch.optim.Adam(
         list(network.parameters.values()), lr=model.learning_rate, weight_decay=decay, fused=True
     )
-    state = _State(model, network, optimizer, known, folder)
+    state = _State(model, network, optimizer, known, validation, folder)
     active = np.flatnonzero(np.diff(matrix.indptr))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, disable=not show_progress) as bar:
@@ -241,7 +244,13 @@ class _State:
     """Where training stands: what it can be taken up from, and the best it came to."""
 
     def __init__(
-        self, model: _Autoencoder, network: Network, optimizer: Any, known: Interactions, folder: Path | None
+        self,
+        model: _Autoencoder,
+        network: Network,
+        optimizer: Any,
+        known: Interactions,
+        validation: Interactions | None,
+        folder: Path | None,
     ) -> None:
         self.network, self.optimizer, self.folder = network, optimizer, folder
         self.history: list[dict[str, float]] = []
@@ -249,12 +258,22 @@ class _State:
         self._best: Arrays | None = None
         self._best_ndcg = -1.0
         settings = {name: value for name, value in asdict(model).items() if name not in ("history_", "device")}
-        matrix = known.matrix
-        content = [int(matrix.nnz), float(matrix.data.sum(dtype=np.float64)), int(matrix.indices.sum(dtype=np.int64))]
-        self._of = json.dumps([type(model).__name__, settings, list(matrix.shape), content])
+        content = hashlib.blake2b(digest_size=16)
+        for part in (known, validation):
+            if part is not None:
+                for array in (part.matrix.indptr, part.matrix.indices, part.matrix.data):
+                    content.update(np.ascontiguousarray(array).data)
+        self._of = json.dumps([type(model).__name__, settings, content.hexdigest()], default=plain)
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._resume(folder / "training.npz")
+            path = folder / "training.npz"
+            with naming(path):
+                folder.mkdir(parents=True, exist_ok=True)
+                try:
+                    self._resume(path)
+                except (ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
+                    if isinstance(error, InputError):
+                        raise
+                    raise InputError(f"this checkpoint is damaged; remove it to start anew ({error})") from None
 
     @property
     def epoch(self) -> int:
@@ -297,7 +316,7 @@ class _State:
             arrays = {name: file[name] for name in file.files}
         about = json.loads(str(arrays["about"]))
         if about["of"] != self._of:
-            raise InputError(f"{path}: this is a checkpoint of other parameters or other interactions")
+            raise InputError("this is a checkpoint of other parameters or other interactions")
         self.history, self.waited, self._best_ndcg = about["history"], about["waited"], about["best"]
         self._best = {name[5:]: array for name, array in arrays.items() if name.startswith("best.")} or None
         for name, tensor in self.network.parameters.items():
@@ -315,8 +334,6 @@ def _ndcg(model: _Autoencoder, network: Network, known: Interactions, validation
     """NDCG@10 on what the users did later."""
     learned = model._arrays_of(network.arrays(), known.matrix)
     rows = np.flatnonzero(validation.activity)
-    if not len(rows):
-        raise InputError("validation has no interactions to stop by")
     ranked = np.empty((len(rows), 10), dtype=np.int32)
     best = np.empty((len(rows), 10), dtype=np.float32)
     for begin in range(0, len(rows), 512):
@@ -333,7 +350,7 @@ def _device(name: str) -> Any:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
+        float(torch.ones(1, device=device))
     except (RuntimeError, AssertionError, TypeError) as error:
         raise InputError(f"device must be 'cpu', 'cuda' or 'auto'; {name!r} cannot be used: {error}") from None
     return device

@@ -76,11 +76,14 @@ class _Autoencoder(Model):
 
         known = as_interactions(interactions)
         self._check_parameters(known.matrix.shape)
+        if validation is not None:
+            _check_validation(validation, known)
         network = self._network(known.matrix)
         folder = None if checkpoint is None else Path(checkpoint)
         self.history_ = _training.train(self, network, known, validation, folder, show_progress=show_progress)
-        self.learned_ = self._arrays_of(network.arrays(), known.matrix)
-        self.interactions_ = known
+        learned = self._arrays_of(network.arrays(), known.matrix)
+        self._check_finite(learned)
+        self.learned_, self.interactions_ = learned, known
         return self
 
     def _learn(self, matrix: csr_array) -> Arrays:
@@ -109,6 +112,16 @@ class _Autoencoder(Model):
         number("reweight_power", self.reweight_power, 0)
         whole("patience", self.patience, 1)
         whole("seed", self.seed, 0)
+
+
+def _check_validation(validation: Any, known: Interactions) -> None:
+    if not isinstance(validation, Interactions):
+        raise InputError(f"validation must be Interactions; got {type(validation).__name__}")
+    same = np.array_equal(validation.users, known.users) and np.array_equal(validation.items, known.items)
+    if not same:
+        raise InputError("validation must have the users and items of the interactions: see validation.align(…)")
+    if not validation.matrix.nnz:
+        raise InputError("validation has no interactions to stop by")
 
 
 def normalised(matrix: csr_array) -> csr_array:

@@ -32,6 +32,7 @@ class CDAE(_Autoencoder):
     """Width of the hidden layer."""
 
     _link: ClassVar[Link] = "sigmoid"
+    _keeps: ClassVar[tuple[str, ...]] = ("users", "items", "item_bias", "encoder", "encoder_bias", "new_user_vector")
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         super()._check_parameters(shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ class EASE(Model):
     are refused. There are no factors: its scores come from a function.
     """
 
+    _keeps: ClassVar[tuple[str, ...]] = ("item_weights",)
+
     regularization: float = 250.0
     """λ."""
     seed: int = 0
@@ -42,7 +45,7 @@ class EASE(Model):
     def _learn(self, matrix: csr_array) -> Arrays:
         exact = matrix.astype(np.float64)
         gram = (exact.T @ exact).toarray()
-        gram[np.diag_indices_from(gram)] += self.regularization
+        gram[np.diag_indices_from(gram)] += float(self.regularization)
         factor, info = lapack.dpotrf(gram, lower=True, overwrite_a=True)
         inverse, info = lapack.dpotri(factor, lower=True, overwrite_c=True) if info == 0 else (factor, info)
         if info != 0:

@@ -8,7 +8,7 @@ A model is a dataclass. Its parameters are its fields; what it has learned is `l
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,7 +19,7 @@ from scipy.sparse import csr_array, issparse
 
 from prorec._parallel import in_order
 from prorec._threads import CORES
-from prorec.errors import InputError, whole
+from prorec.errors import InputError, shown, whole
 from prorec.factors import Factors, Link
 from prorec.interactions import Interactions
 from prorec.models import _top
@@ -37,6 +37,8 @@ class Model(ABC):
     interactions_: Interactions
     kinds: ClassVar[dict[str, type[Model]]] = {}
     """Every model by its name, for loading."""
+    _keeps: ClassVar[tuple[str, ...]] = ("users", "items")
+    """The arrays it cannot do without."""
 
     def __init_subclass__(cls, **how: Any) -> None:
         super().__init_subclass__(**how)
@@ -63,9 +65,17 @@ class Model(ABC):
         """Learn from interactions, or from a sparse matrix of weights in [0, 1], users × items."""
         known = as_interactions(interactions)
         self._check_parameters(known.matrix.shape)
-        self.learned_ = self._learn(known.matrix)
-        self.interactions_ = known
+        learned = self._learn(known.matrix)
+        self._check_finite(learned)
+        self.learned_, self.interactions_ = learned, known
         return self
+
+    def _check_finite(self, learned: Arrays) -> None:
+        for array in learned.values():
+            if not np.isfinite(array).all():
+                raise InputError(
+                    f"{type(self).__name__} came to numbers that are not finite: a parameter is too extreme"
+                )
 
     @property
     def scores_(self) -> Factors | Callable[[NDArray[np.intp]], NDArray[np.float32]]:
@@ -85,6 +95,7 @@ class Model(ABC):
         """
         self._fitted()
         known = self.interactions_
+        users = _listed("users", users)
         rows = known.user_positions(users)
         if (rows < 0).any():
             stranger = np.asarray(users, dtype=object)[int(np.argmax(rows < 0))]
@@ -192,6 +203,7 @@ class Model(ABC):
 
     def _columns(self, items: Any) -> NDArray[np.int64]:
         known = self.interactions_
+        items = _listed("items", items)
         columns = known.item_positions(items)
         if (columns < 0).any():
             stranger = np.asarray(items, dtype=object)[int(np.argmax(columns < 0))]
@@ -204,7 +216,8 @@ class Model(ABC):
         """One row of ones for each list of item ids."""
         if isinstance(baskets, str) or not isinstance(baskets, Sequence):
             raise InputError(f"baskets must be a list of lists of item ids; got {type(baskets).__name__}")
-        columns = [self._columns(basket) if len(basket) else np.empty(0, dtype=np.int64) for basket in baskets]
+        lists = [_listed("each of baskets", basket) for basket in baskets]
+        columns = [self._columns(basket) if len(basket) else np.empty(0, dtype=np.int64) for basket in lists]
         rows = np.repeat(np.arange(len(columns)), [len(basket) for basket in columns])
         flat = np.concatenate(columns) if columns else np.empty(0, dtype=np.int64)
         matrix = csr_array(
@@ -231,14 +244,31 @@ class Model(ABC):
 def load(folder: str | Path) -> Model:
     """A model that `save` wrote."""
     kind, parameters, learned, interactions = read_model(Path(folder))
-    if kind not in Model.kinds:
+    if not isinstance(kind, str) or kind not in Model.kinds:
         raise InputError(f"{folder}: a model of the kind {kind!r} is not known here; there are {sorted(Model.kinds)}")
     try:
         model = Model.kinds[kind](**parameters)
     except TypeError as error:
         raise InputError(f"{folder}: the parameters are not those of {kind}: {error}") from None
+    _check_arrays(f"{folder}: the model is incomplete or damaged", model._keeps, learned, interactions)
     model.learned_, model.interactions_ = learned, interactions
     return model
+
+
+def _check_arrays(problem: str, names: Sequence[str], learned: Arrays, known: Interactions) -> None:
+    """Refuse learned arrays that recommending would stumble over."""
+    missing = [name for name in names if name not in learned]
+    if missing:
+        raise InputError(f"{problem}: there is no {', '.join(missing)}")
+    width = learned["items"].shape[-1] if "items" in learned else 0
+    n_users, n_items = known.matrix.shape
+    shapes = {"users": (n_users, width), "items": (n_items, width), "item_bias": (n_items,)}
+    shapes["item_weights"] = (n_items, n_items)
+    for name, array in learned.items():
+        if array.dtype.kind != "f" or not np.isfinite(array).all() or array.shape != shapes.get(name, array.shape):
+            raise InputError(
+                f"{problem}: {name} is {array.dtype} of shape {array.shape}, or has numbers that are not finite"
+            )
 
 
 def as_interactions(given: Any) -> Interactions:
@@ -251,6 +281,13 @@ def as_interactions(given: Any) -> Interactions:
         at = int(np.argmax(~((weights >= 0) & (weights <= 1))))
         raise InputError(f"weights must be from 0 to 1; that of entry {at} is {weights[at]:g}")
     return known
+
+
+def _listed(name: str, ids: Any) -> Any:
+    """Ids as something that can be gone through twice."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InputError(f"{name} must be a list of ids; got {shown(ids)}")
+    return ids if hasattr(ids, "__getitem__") else list(ids)
 
 
 def _in_blocks(
@@ -276,4 +313,6 @@ def _in_blocks(
 
     for _ in in_order(work, -(-len(places) // _BLOCK), CORES):
         pass
+    if not np.isfinite(best).all():
+        raise InputError("the scores are too large for single precision")
     return ranked, best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ class NCE(Model):
     stood, in D too.
     """
 
+    _keeps: ClassVar[tuple[str, ...]] = ("users", "items", "projection")
+
     rank: int = 100
     """How many factors."""
     regularization: float = 1000.0
@@ -37,7 +40,8 @@ class NCE(Model):
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         whole("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
         number("regularization", self.regularization, 0)
-        number("popularity_power", self.popularity_power, 0)
+        number("popularity_power", self.popularity_power, 0, 10)
+        whole("seed", self.seed, 0)
 
     def _learn(self, matrix: csr_array) -> Arrays:
         popularity = np.bincount(matrix.indices, matrix.data, matrix.shape[1])

@@ -37,11 +37,11 @@ def write_model(folder: Path, kind: str, parameters: dict[str, Any], learned: Ar
         path = folder / f"arrays-{secrets.token_hex(4)}.npz"
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
+        old = _arrays_in(folder)
         with replacing(folder / _NAME) as temporary:
-            temporary.write_text(json.dumps(about | {"arrays": path.name}, indent=2) + "\n")
-        for old in folder.glob("arrays-*.npz"):
-            if old != path:
-                old.unlink()
+            temporary.write_text(json.dumps(about | {"arrays": path.name}, indent=2, default=plain) + "\n")
+        if old is not None:
+            old.unlink(missing_ok=True)
 
 
 def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]:
@@ -51,7 +51,7 @@ def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]
             about = json.loads((folder / _NAME).read_text())
         except FileNotFoundError:
             raise InputError(f"there is no model here: {_NAME} is missing") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{_NAME} is not a model's: {error}") from None
         if not isinstance(about, dict) or about.get("format") != "prorec model":
             raise InputError(f"{_NAME} is not a model's")
@@ -68,12 +68,29 @@ def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]
         try:
             users, items = _unpacked("users", arrays), _unpacked("items", arrays)
             parts = arrays["matrix.data"], arrays["matrix.indices"], arrays["matrix.indptr"]
-            known = Interactions(csr_array(parts, shape=(len(users), len(items))), users, items)
+            matrix = csr_array(parts, shape=(len(users), len(items)))
+            matrix.check_format(full_check=True)
+            known = Interactions(matrix, users, items)
             kind, parameters = about["kind"], dict(about["parameters"])
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"the model is incomplete: {error}") from None
+            raise InputError(f"the model is incomplete or damaged: {error}") from None
     learned = {name.removeprefix("learned."): array for name, array in arrays.items() if name.startswith("learned.")}
     return kind, parameters, learned, known
+
+
+def plain(value: Any) -> Any:
+    """A numpy number as one of Python's, for JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be written")
+
+
+def _arrays_in(folder: Path) -> Path | None:
+    """The arrays' file of the model that is there now, if there is one."""
+    try:
+        return folder / Path(json.loads((folder / _NAME).read_text())["arrays"]).name
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _packed(name: str, ids: NDArray[Any]) -> Arrays:

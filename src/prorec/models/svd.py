@@ -48,20 +48,26 @@ def leading_right_vectors(matrix: csr_array, rank: int, seed: int) -> tuple[NDAr
     such that its largest entry is positive; a singular value of 0 has a vector of zeros.
     """
     n_users, n_items = matrix.shape
+    largest = float(matrix.data.max(initial=0))
+    if largest == 0:
+        return np.zeros(rank), np.zeros((n_items, rank), dtype=np.float32)
+    matrix = csr_array((matrix.data / np.float32(largest), matrix.indices, matrix.indptr), shape=matrix.shape)
     transposed = csr_array(matrix.T)
     if min(n_users, n_items) <= _BLOCKS * (rank + _EXTRA):
-        values, vectors = _exactly(matrix, transposed, rank)
+        vectors = _exactly(matrix, transposed, rank).astype(np.float32)
     else:
         with one_blas_thread():
             basis, image = _krylov(matrix, transposed, rank + _EXTRA, seed)
             # Within that space, the singular vectors are the eigenvectors of a small matrix.
-            values, rotation = _largest((basis.T @ image).astype(np.float64), rank)
-            vectors = (basis @ rotation.astype(np.float32)).astype(np.float64)
-    values = np.sqrt(np.maximum(values, 0))
-    is_zero = values <= 1e-6 * values.max(initial=1e-30)
+            rotation = _largest((basis.T @ image).astype(np.float64), min(rank, basis.shape[1]))[1]
+            vectors = basis @ rotation.astype(np.float32)
+        vectors = np.pad(vectors, ((0, 0), (0, rank - vectors.shape[1])))
+    vectors = np.ascontiguousarray(vectors)
+    values = np.linalg.norm(times(matrix, vectors).astype(np.float64), axis=0)
+    is_zero = values <= 1e-5 * values.max()
     values[is_zero], vectors[:, is_zero] = 0, 0
-    vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(rank)] < 0, -1, 1)
-    return values, np.ascontiguousarray(vectors, dtype=np.float32)
+    vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(rank)] < 0, -1, 1).astype(np.float32)
+    return values * largest, vectors
 
 
 def _krylov(
@@ -73,10 +79,11 @@ def _krylov(
     new = generator(seed).standard_normal((n_items, width), dtype=np.float32)
     known = 0
     for _ in range(_BLOCKS):
-        lengths = np.linalg.norm(new, axis=0)
         before = basis[:, :known]
-        new -= before @ (before.T @ new)
-        new = _orthonormal(new[:, np.linalg.norm(new, axis=0) > 1e-4 * lengths])
+        new /= np.maximum(np.linalg.norm(new, axis=0), np.float32(1e-30))
+        for _ in range(2):  # the second time for what rounding left over
+            new -= before @ (before.T @ new)
+            new = _orthonormal(new)
         if not new.shape[1]:
             break
         part = slice(known, known + new.shape[1])
@@ -85,15 +92,14 @@ def _krylov(
     return basis[:, :known], image[:, :known]
 
 
-def _exactly(matrix: csr_array, transposed: csr_array, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Squared singular values and right vectors, by the products of all rows or of all columns with each other."""
+def _exactly(matrix: csr_array, transposed: csr_array, rank: int) -> NDArray[np.float64]:
+    """Right singular vectors, by the products of all rows or of all columns with each other."""
     wide = matrix.astype(np.float64)
     if matrix.shape[1] <= matrix.shape[0]:
-        return _largest((wide.T @ wide).toarray(), rank)
-    values, left = _largest((wide @ wide.T).toarray(), rank)
-    right = transposed.astype(np.float64) @ left
+        return _largest((wide.T @ wide).toarray(), rank)[1]
+    right = transposed.astype(np.float64) @ _largest((wide @ wide.T).toarray(), rank)[1]
     lengths = np.linalg.norm(right, axis=0)
-    return values, right / np.where(lengths > 0, lengths, 1)
+    return np.asarray(right / np.where(lengths > 1e-7 * lengths.max(), lengths, np.inf))
 
 
 def _largest(symmetric: NDArray[np.float64], rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -104,12 +110,10 @@ def _largest(symmetric: NDArray[np.float64], rank: int) -> tuple[NDArray[np.floa
 
 
 def _orthonormal(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """An orthonormal basis of the same space; by the triangular factor of VᵀV where that is sound, which is faster."""
-    unit = vectors / np.linalg.norm(vectors, axis=0)
-    try:
-        triangle = np.linalg.cholesky(unit.T.astype(np.float64) @ unit)
-        if triangle.diagonal().min(initial=1) > 1e-3:
-            return np.asarray(unit @ np.linalg.inv(triangle).T.astype(np.float32), dtype=np.float32)
-    except np.linalg.LinAlgError:
-        pass
-    return np.asarray(np.linalg.qr(unit)[0], dtype=np.float32)
+    """An orthonormal basis of the space of some vectors of about unit length, less directions that are mere rounding.
+
+    By the eigenvectors of VᵀV, which are faster to come by than a decomposition of V.
+    """
+    values, rotation = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)
+    kept = values > 1e-8
+    return np.asarray(vectors @ (rotation[:, kept] / np.sqrt(values[kept])).astype(np.float32))

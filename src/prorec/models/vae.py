@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ class VAE(_Autoencoder):
     With `hidden`, the original: one tanh layer on either side of the latent one. Without (None), linear: what is
     usually called VAE-CF in comparisons. The last hidden state, the decoder's weights and bias are the factors.
     """
+
+    _keeps: ClassVar[tuple[str, ...]] = ("users", "items", "item_bias", "mean", "mean_bias")
 
     rank: int = 200
     """Width of the latent layer."""

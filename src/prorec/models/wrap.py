@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,22 +50,29 @@ class _Wrapped(Model):
 
     model: Any
     fit_model: Callable[[Any, csr_matrix], Arrays | Scores]
+    _function: Scores | None = field(init=False, repr=False, compare=False, default=None)
 
     def _learn(self, matrix: csr_array) -> Arrays:
         counted = csr_matrix(matrix, copy=True)
         counted.eliminate_zeros()
-        self.fitted_ = copy.deepcopy(self.model)
-        learned = self.fit_model(self.fitted_, counted)
-        self._function = learned if callable(learned) else None
+        try:
+            fitted = copy.deepcopy(self.model)
+        except TypeError as error:
+            raise InputError(f"model must be one that can be copied before it is fitted: {error}") from None
+        learned = self.fit_model(fitted, counted)
         if callable(learned):
+            self.fitted_, self._function = fitted, learned
             return {}
-        arrays = {name: numbers(f"the model's {name}", array).astype(np.float32) for name, array in learned.items()}
-        shapes = {name: len(array) for name, array in arrays.items()}
-        if shapes != {"users": matrix.shape[0], "items": matrix.shape[1]}:
-            raise InputError(f"the model's factors are for {shapes}, the matrix is {matrix.shape}")
+        arrays = {name: _numbers(f"the model's {name}", array).astype(np.float32) for name, array in learned.items()}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        n_users, n_items = matrix.shape
+        width = shapes["users"][-1:]
+        if shapes != {"users": (n_users, *width), "items": (n_items, *width)} or len(shapes["users"]) != 2:
+            raise InputError(f"the model's factors have shapes {shapes}, the matrix is {matrix.shape}")
         for name, array in arrays.items():
             if not np.isfinite(array).all():
                 raise InputError(f"the model's factors of {name} are not finite")
+        self.fitted_, self._function = fitted, None
         return arrays
 
     @property
@@ -135,11 +142,16 @@ def _fit_cornac(model: Any, matrix: csr_matrix) -> Scores:
     return _checked(score, matrix.shape[1])
 
 
+def _numbers(name: str, given: Any) -> NDArray[Any]:
+    """An array, also of a torch tensor that is still being trained, or on a GPU."""
+    return numbers(name, given.detach().cpu() if hasattr(given, "detach") else given)
+
+
 def _checked(score: Callable[[Any], Any], n_items: int) -> Scores:
     """A scoring function that answers with finite numbers of the right shape or not at all."""
 
     def checked(rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        block = numbers("what the model's score returns", score(rows)).astype(np.float32)
+        block = _numbers("what the model's score returns", score(rows)).astype(np.float32)
         if block.shape != (len(rows), n_items) or not np.isfinite(block).all():
             raise InputError(
                 f"the model's score must return {len(rows)} × {n_items} finite numbers for {len(rows)} users"

@@ -29,7 +29,8 @@ class WRMF(Model):
         (HᵀH + λI + α·Σ r·hhᵀ)·x = Σ (αr + 1)·r·h,
 
     where r is confidence and target both; for one item likewise. Each is solved by a few steps of conjugate gradients
-    from where the last sweep ended; in the end, and for new users, until the residual is negligible.
+    from where the last sweep ended; in the end, and for new users, until the residual is negligible (or, where α is
+    millions of times λ, for 4·rank steps).
     """
 
     rank: int = 100
@@ -48,6 +49,7 @@ class WRMF(Model):
         number("alpha", self.alpha, 0)
         number("regularization", self.regularization, 0)
         whole("sweeps", self.sweeps, 1)
+        whole("seed", self.seed, 0)
 
     def _learn(self, matrix: csr_array) -> Arrays:
         rng = generator(self.seed)
@@ -56,12 +58,12 @@ class WRMF(Model):
         for _ in range(self.sweeps):
             self._solve(matrix, items, users, _STEPS)
             self._solve(transposed, users, items, _STEPS)
-        self._solve(matrix, items, users, self.rank)
+        self._solve(matrix, items, users, 4 * self.rank)
         return {"users": users, "items": items}
 
     def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
         users = np.zeros((matrix.shape[0], self.rank), dtype=np.float32)
-        self._solve(matrix, self._fitted()["items"], users, self.rank)
+        self._solve(matrix, self._fitted()["items"], users, 4 * self.rank)
         return users
 
     def _solve(self, matrix: csr_array, known: NDArray[np.float32], wanted: NDArray[np.float32], steps: int) -> None:
@@ -111,8 +113,8 @@ def _solve_rows(
             product[place] = (alpha * weights[place] + np.float32(1)) * weights[place]
         np.dot(product, h, residual)  # the right-hand side
         target = np.dot(residual, residual)
-        if target == 0:
-            x[:] = 0
+        if target == 0 or not np.isfinite(target):
+            x[:] = target  # what has overflowed must not look like a solution
             continue
         _apply(h, weights, gram, alpha, x, product, part, applied)
         residual -= applied

@@ -1,0 +1,117 @@
+"""The closed-form models and WRMF against dense arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import svds
+
+from prorec import InputError
+from prorec.models import EASE, NCE, SVD, WRMF
+from prorec.models.svd import leading_right_vectors
+from tests.models.test_all import clicks
+
+
+def weighted(n_users: int, n_items: int, seed: int = 0, density: float = 0.2) -> csr_array:
+    rng = np.random.default_rng(seed)
+    tastes = rng.random((n_users, 6)) @ rng.random((6, n_items))
+    is_there = rng.random((n_users, n_items)) < density * tastes / tastes.mean()
+    return csr_array((is_there * rng.choice([0.25, 0.5, 1.0], (n_users, n_items))).astype(np.float32))
+
+
+@pytest.mark.parametrize("shape", [(40, 30), (30, 40), (700, 500), (500, 700)])
+def test_svd_against_lapack(shape: tuple[int, int]) -> None:
+    matrix = weighted(*shape)
+    values, vectors = leading_right_vectors(matrix, 5, seed=0)
+    _, wanted, right = np.linalg.svd(matrix.toarray().astype(float))
+    np.testing.assert_allclose(values, wanted[:5], rtol=2e-2)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(5), atol=1e-5)
+    np.testing.assert_allclose(values[0], wanted[0], rtol=1e-5)
+    assert abs(vectors[:, 0] @ right[0]) == pytest.approx(1, abs=1e-5)
+    kept = np.linalg.norm(matrix @ vectors)
+    assert kept > 0.995 * np.linalg.norm(wanted[:5])
+
+
+@pytest.mark.parametrize("true_rank", [1, 3, 12, 40])
+@pytest.mark.parametrize("scale", [1.0, 1e-12])
+def test_svd_of_a_matrix_of_lower_rank(true_rank: int, scale: float) -> None:
+    """400 × 300, but only so many different rows: the space is exhausted after that many directions."""
+    rng = np.random.default_rng(0)
+    rows = (rng.random((true_rank, 300)) < 0.2).astype(np.float32)
+    dense = rows[rng.integers(true_rank, size=400)]
+    values, vectors = leading_right_vectors(csr_array(dense * np.float32(scale)), 20, seed=0)
+    wanted = np.linalg.svd(dense.astype(float), compute_uv=False)[:20]
+    np.testing.assert_allclose(values / scale, wanted, rtol=2e-3, atol=1e-3 * wanted[0])
+    is_zero = wanted < 1e-6 * wanted[0]
+    assert (vectors[:, is_zero] == 0).all()
+    lengths = np.linalg.norm(vectors, axis=0)
+    np.testing.assert_allclose(lengths[~is_zero], 1, atol=1e-4)
+    projected = dense @ vectors @ vectors.T
+    assert np.linalg.norm(dense - projected) <= np.linalg.norm(wanted) * 1e-3 + np.sqrt(
+        max((dense.astype(float) ** 2).sum() - (wanted**2).sum(), 0)
+    ) * (1 + 1e-3)
+
+
+def test_svd_of_ones() -> None:
+    values, vectors = leading_right_vectors(csr_array(np.ones((100, 100), dtype=np.float32)), 3, seed=0)
+    np.testing.assert_allclose(values, [100, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(vectors[:, 0], 0.1, rtol=1e-4)
+
+
+def test_svd_is_as_good_as_arpack_where_it_counts() -> None:
+    matrix = weighted(1500, 1200, density=0.05)
+    ours = np.linalg.norm(SVD(30).fit(matrix).learned_["users"])
+    theirs = np.linalg.norm(svds(matrix.astype(float), 30)[1])
+    assert ours > 0.99 * theirs
+
+
+def test_nce_against_its_formula() -> None:
+    matrix = weighted(50, 40)
+    x = matrix.toarray().astype(float)
+    popularity = x.sum(axis=0)
+    discount = np.maximum(np.log(50 / np.where(popularity > 0, popularity, 1) ** 1.1), 0)
+    _, values, right = np.linalg.svd(x * discount)
+    users = x @ right[:6].T * np.sqrt(values[:6])
+    items = np.linalg.solve(users.T @ users + 7 * np.eye(6), users.T @ x)
+    factors = NCE(rank=6, regularization=7, popularity_power=1.1).fit(matrix).scores_
+    np.testing.assert_allclose(factors.users @ factors.items.T, users @ items, atol=1e-4)
+
+
+def test_ease_against_its_formula() -> None:
+    matrix = weighted(50, 40)
+    x = matrix.toarray().astype(float)
+    inverse = np.linalg.inv(x.T @ x + 5 * np.eye(40))
+    weights = -inverse / inverse.diagonal()
+    np.fill_diagonal(weights, 0)
+    np.testing.assert_allclose(EASE(5).fit(matrix).scores_(np.arange(50)), x @ weights, atol=1e-5)
+
+
+def test_wrmf_users_solve_their_equation() -> None:
+    matrix = weighted(60, 50)
+    model = WRMF(rank=8, alpha=10, regularization=2, sweeps=5).fit(matrix)
+    h = model.learned_["items"].astype(float)
+    for user in range(60):
+        weights = matrix[[user]].toarray()[0].astype(float)
+        left = h.T @ h + 2 * np.eye(8) + 10 * (h.T * weights) @ h
+        wanted = np.linalg.solve(left, h.T @ ((10 * weights + 1) * weights))
+        np.testing.assert_allclose(model.learned_["users"][user], wanted, atol=1e-4)
+
+
+def test_wrmf_lowers_its_objective() -> None:
+    matrix = weighted(60, 50)
+    x = matrix.toarray().astype(float)
+
+    def objective(model: WRMF) -> float:
+        users, items = (model.learned_[name].astype(float) for name in ("users", "items"))
+        # What the equation minimises: (1 + αr)(r − s)² on observed pairs, s² on the others.
+        errors = (1 + 10 * x) * (x - users @ items.T) ** 2
+        return errors.sum() + 2 * ((users**2).sum() + (items**2).sum())
+
+    values = [objective(WRMF(rank=8, alpha=10, regularization=2, sweeps=sweeps).fit(matrix)) for sweeps in (1, 3, 15)]
+    assert values[0] > values[1] > values[2]
+
+
+def test_numbers_that_explode() -> None:
+    with pytest.raises(InputError, match="WRMF came to numbers that are not finite: a parameter is too extreme"):
+        WRMF(rank=5, alpha=1e30).fit(clicks())
