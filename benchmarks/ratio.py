@@ -21,6 +21,7 @@ def side_by_side(ours: Callable[[], object], theirs: Callable[[], object], round
     best = [float("inf"), float("inf")]
     for _ in range(rounds):
         for which, work in enumerate((ours, theirs)):
+            time.sleep(0.1)  # BLAS's threads go on spinning for a while after their work, in the way of the next
             begin = time.perf_counter()
             result = work()
             best[which] = min(best[which], time.perf_counter() - begin)

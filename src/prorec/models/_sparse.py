@@ -23,7 +23,7 @@ def times(matrix: csr_array, dense: NDArray[np.float32]) -> NDArray[np.float32]:
     out = np.zeros((matrix.shape[0], dense.shape[1]), dtype=np.float32)
     dense = np.ascontiguousarray(dense, dtype=np.float32)
     data = matrix.data.astype(np.float32, copy=False)
-    cuts = balanced(matrix.indptr, 4 * CORES)
+    cuts = balanced(matrix.indptr, 2 * CORES)
 
     def work(place: int) -> None:
         _times(data, matrix.indices, matrix.indptr, dense, cuts[place], cuts[place + 1], out)

@@ -81,9 +81,11 @@ def _krylov(
     for _ in range(_BLOCKS):
         before = basis[:, :known]
         new /= np.maximum(np.linalg.norm(new, axis=0), np.float32(1e-30))
-        for _ in range(2):  # the second time for what rounding left over
-            new -= before @ (before.T @ new)
-            new = _orthonormal(new)
+        for attempt in range(2):
+            overlap = before.T @ new
+            if attempt and np.abs(overlap).max(initial=0) < 1e-4:
+                break  # the second time is for what rounding left over
+            new = _orthonormal(new - before @ overlap)
         if not new.shape[1]:
             break
         part = slice(known, known + new.shape[1])
