@@ -85,7 +85,8 @@ def _krylov(
             overlap = before.T @ new
             if attempt and np.abs(overlap).max(initial=0) < 1e-4:
                 break  # the second time is for what rounding left over
-            new = _orthonormal(new - before @ overlap)
+            new -= before @ overlap
+            new = _orthonormal(new)
         if not new.shape[1]:
             break
         part = slice(known, known + new.shape[1])
