@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import time
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from prorec._digest import digest
 from prorec._tables import TableKind, as_kind
 from prorec.data._files import naming, replacing
 from prorec.errors import InputError, one_of, shown, whole
@@ -211,11 +211,10 @@ class _Kept:
     """Trials on disk, for one model and one pair of parts."""
 
     def __init__(self, folder: Path | None, model: Model, train: Interactions, valid: Interactions, how: str) -> None:
-        digest = hashlib.blake2b(f"{model!r} {how}".encode(), digest_size=8)
-        for part in (train.matrix, valid.matrix):
-            for array in (part.indptr, part.indices, part.data):
-                digest.update(np.ascontiguousarray(array).data)
-        self._path = None if folder is None else folder / f"trials-{digest.hexdigest()}.json"
+        parts = (train.matrix, valid.matrix)
+        arrays = (array for part in parts for array in (part.indptr, part.indices, part.data))
+        of = digest(np.frombuffer(f"{model!r} {how}".encode(), dtype=np.uint8), *arrays)
+        self._path = None if folder is None else folder / f"trials-{of}.json"
         self._trials: list[Mapping[str, Any]] = []
         if self._path is not None:
             with naming(self._path):

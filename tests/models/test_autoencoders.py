@@ -53,6 +53,8 @@ def test_multinomial_cross_entropy_of_weights() -> None:
     scores = np.random.default_rng(1).normal(size=weights.shape)
     choice = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     assert loss_of(VAE(), scores, batch) == pytest.approx(-(weights * np.log(choice)).sum() / 10, rel=1e-4)
+    sure = -(choice**0.25 * weights * np.log(choice)).sum() / 10
+    assert loss_of(VAE(loss="r-ce"), scores, batch) == pytest.approx(sure, rel=1e-4)
 
 
 def test_truncation_leaves_the_worst_positives_out() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zipfile
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from scipy.sparse import csr_array
 
+from prorec._digest import digest
 from prorec._random import generator
 from prorec.data._files import naming, replacing
 from prorec.errors import InputError
@@ -22,7 +22,7 @@ from prorec.evaluation.ranking import ranking_metrics
 from prorec.interactions import Interactions
 from prorec.models import _top
 from prorec.models.autoencoder import normalised
-from prorec.models.storage import plain
+from prorec.models.storage import Arrays, plain
 
 try:
     import torch
@@ -31,8 +31,6 @@ except ModuleNotFoundError:
 
 if TYPE_CHECKING:
     from prorec.models.autoencoder import _Autoencoder
-
-Arrays = dict[str, NDArray[Any]]
 
 
 class Batch:
@@ -214,24 +212,18 @@ def _loss(model: _Autoencoder, network: Network, batch: Batch, done: float, epoc
     scores, extra = network.forward(network.parameters, batch, done)
     positive = batch.of_pairs(scores)
     if network.is_multinomial:
-        terms = batch.weights * (batch.of_rows(torch.logsumexp(scores, dim=1)) - positive)
+        surprise = batch.of_rows(torch.logsumexp(scores, dim=1)) - positive  # −log ŷ of what was clicked
         rest = torch.zeros((), device=scores.device)
-        sureness = torch.exp(-terms.detach())
-    elif model.loss == "r-ce":
-        # −w·t·log ŷ − (1 − t)·(1 − ŷ)^a·log(1 − ŷ), for all pairs as if t were 0, and then right on the observed ones.
-        probability = torch.sigmoid(scores.detach())
-        negative = (1 - probability) ** model.reweight_power * torch.nn.functional.softplus(scores)
-        rest = negative.sum() - (batch.weights * batch.of_pairs(negative)).sum()
-        terms = batch.weights * torch.nn.functional.softplus(-positive)
-        sureness = probability[batch.rows, batch.items]
     else:
-        # −t·log ŷ − (1 − t)·log(1 − ŷ) = softplus(z) − t·z: the observed pairs' share of it is t·softplus(−z).
-        terms = batch.weights * torch.nn.functional.softplus(-positive)
-        beside = torch.nn.functional.softplus(positive)
-        rest = torch.nn.functional.softplus(scores).sum() - (batch.weights * beside).sum()
-        sureness = terms
+        surprise = torch.nn.functional.softplus(-positive)
+        # −(1 − t)·log(1 − ŷ): for all pairs as if t were 0, and then right on the observed ones.
+        negative = torch.nn.functional.softplus(scores)
+        if model.loss == "r-ce":
+            negative = torch.sigmoid(-scores.detach()) ** model.reweight_power * negative
+        rest = negative.sum() - (batch.weights * batch.of_pairs(negative)).sum()
+    terms = batch.weights * surprise
     if model.loss == "r-ce":
-        terms = sureness**model.reweight_power * terms
+        terms = torch.exp(-surprise.detach()) ** model.reweight_power * terms
     if model.loss == "t-ce":
         rate = model.drop_rate * min(epoch / model.drop_epochs, 1.0)
         kept = len(terms) - int(rate * len(terms))
@@ -258,12 +250,9 @@ class _State:
         self._best: Arrays | None = None
         self._best_ndcg = -1.0
         settings = {name: value for name, value in asdict(model).items() if name not in ("history_", "device")}
-        content = hashlib.blake2b(digest_size=16)
-        for part in (known, validation):
-            if part is not None:
-                for array in (part.matrix.indptr, part.matrix.indices, part.matrix.data):
-                    content.update(np.ascontiguousarray(array).data)
-        self._of = json.dumps([type(model).__name__, settings, content.hexdigest()], default=plain)
+        parts = [part.matrix for part in (known, validation) if part is not None]
+        content = digest(*(array for part in parts for array in (part.indptr, part.indices, part.data)))
+        self._of = json.dumps([type(model).__name__, settings, content], default=plain)
         if folder is not None:
             path = folder / "training.npz"
             with naming(path):

@@ -15,7 +15,8 @@ from scipy.sparse import csr_array
 
 from prorec.errors import InputError, number, one_of, whole
 from prorec.interactions import Interactions
-from prorec.models.model import Arrays, Model, as_interactions
+from prorec.models.model import Model, as_interactions
+from prorec.models.storage import Arrays
 
 if TYPE_CHECKING:
     from prorec.models._training import Network

@@ -14,7 +14,7 @@ from prorec.errors import whole
 from prorec.factors import Link
 from prorec.models._sparse import times
 from prorec.models.autoencoder import _Autoencoder, layer
-from prorec.models.model import Arrays
+from prorec.models.storage import Arrays
 
 if TYPE_CHECKING:
     from prorec.models._training import Batch, Network

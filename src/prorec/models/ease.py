@@ -12,7 +12,8 @@ from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from prorec.errors import InputError, number
-from prorec.models.model import Arrays, Model
+from prorec.models.model import Model
+from prorec.models.storage import Arrays
 
 _MEMORY = 8e9
 

@@ -24,9 +24,8 @@ from prorec.factors import Factors, Link
 from prorec.interactions import Interactions
 from prorec.models import _top
 from prorec.models.base import Recommendations
-from prorec.models.storage import read_model, write_model
+from prorec.models.storage import Arrays, read_model, write_model
 
-Arrays = dict[str, NDArray[Any]]
 _BLOCK = 512  # users at a time; more don't make the product faster
 
 
@@ -95,14 +94,7 @@ class Model(ABC):
         """
         self._fitted()
         known = self.interactions_
-        users = _listed("users", users)
-        rows = known.user_positions(users)
-        if (rows < 0).any():
-            stranger = np.asarray(users, dtype=object)[int(np.argmax(rows < 0))]
-            raise InputError(
-                f"user {stranger!r} is not among the {known.n_users:,} users that {type(self).__name__} learned from; "
-                "recommend_new takes the items of a new user"
-            )
+        rows = self._positions("user", users, "; recommend_new takes the items of a new user")
         ranked, scores = self._ranked(known.matrix, rows, k, self._score_known, exclude_seen=exclude_seen)
         return Recommendations(known.users[rows], ranked, scores, known.items)
 
@@ -126,16 +118,15 @@ class Model(ABC):
         """
         self._fitted()
         known = self.interactions_
-        columns = self._columns(items)
+        columns = self._positions("item", items)
         k = whole("k", k, 1, known.n_items, "the number of items")
         likeness = self._likeness()
-        everyone = np.arange(len(columns))
         itself = np.arange(len(columns) + 1, dtype=np.int32), columns.astype(np.int32)
 
-        def score(part: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+        def score(part: slice, room: NDArray[np.float32]) -> None:
             likeness(columns[part], room)
 
-        ranked, scores = _in_blocks(everyone, k, known.n_items, score, itself)
+        ranked, scores = _in_blocks(np.arange(len(columns)), k, known.n_items, score, itself)
         return Recommendations(known.items[columns], ranked, scores, known.items)
 
     def _ranked(
@@ -146,13 +137,13 @@ class Model(ABC):
         is_unknown = np.asarray(matrix[rows].sum(axis=1)).ravel() == 0
         popularity = self._popularity() if is_unknown.any() else None
 
-        def score_all(part: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+        def score_all(part: slice, room: NDArray[np.float32]) -> None:
             score(rows[part], room)
             if popularity is not None:
                 room[is_unknown[part]] = popularity
 
         seen = (matrix.indptr, matrix.indices) if exclude_seen else None
-        return _in_blocks(np.arange(len(rows)), k, n_items, score_all, seen, rows)
+        return _in_blocks(rows, k, n_items, score_all, seen)
 
     def _score_known(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
         """Scores of users that were learned from."""
@@ -201,23 +192,24 @@ class Model(ABC):
 
     # ── ids ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _columns(self, items: Any) -> NDArray[np.int64]:
+    def _positions(self, role: str, ids: Any, advice: str = "") -> NDArray[np.int64]:
+        """Rows of users or columns of items; each must be known."""
         known = self.interactions_
-        items = _listed("items", items)
-        columns = known.item_positions(items)
-        if (columns < 0).any():
-            stranger = np.asarray(items, dtype=object)[int(np.argmax(columns < 0))]
-            raise InputError(
-                f"item {stranger!r} is not among the {known.n_items:,} items that {type(self).__name__} learned from"
-            )
-        return columns
+        ids = _listed(f"{role}s", ids)
+        places = known.user_positions(ids) if role == "user" else known.item_positions(ids)
+        if (places < 0).any():
+            stranger = np.asarray(ids, dtype=object)[int(np.argmax(places < 0))]
+            count = known.n_users if role == "user" else known.n_items
+            learned_from = f"the {count:,} {role}s that {type(self).__name__} learned from"
+            raise InputError(f"{role} {stranger!r} is not among {learned_from}{advice}")
+        return places
 
     def _as_matrix(self, baskets: Sequence[Any]) -> csr_array:
         """One row of ones for each list of item ids."""
         if isinstance(baskets, str) or not isinstance(baskets, Sequence):
             raise InputError(f"baskets must be a list of lists of item ids; got {type(baskets).__name__}")
         lists = [_listed("each of baskets", basket) for basket in baskets]
-        columns = [self._columns(basket) if len(basket) else np.empty(0, dtype=np.int64) for basket in lists]
+        columns = [self._positions("item", basket) if len(basket) else np.empty(0, dtype=np.int64) for basket in lists]
         rows = np.repeat(np.arange(len(columns)), [len(basket) for basket in columns])
         flat = np.concatenate(columns) if columns else np.empty(0, dtype=np.int64)
         matrix = csr_array(
@@ -291,27 +283,28 @@ def _listed(name: str, ids: Any) -> Any:
 
 
 def _in_blocks(
-    places: NDArray[np.int64],
+    rows: NDArray[np.int64],
     k: int,
     n_items: int,
-    score: Any,
+    score: Callable[[slice, NDArray[np.float32]], None],
     seen: tuple[NDArray[np.int32], NDArray[np.int32]] | None,
-    rows: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Score, mask and rank one block of users after the other, on all cores."""
-    rows = places if rows is None else rows
-    ranked = np.empty((len(places), k), dtype=np.int32)
-    best = np.empty((len(places), k), dtype=np.float32)
+    """Score, mask and rank one block of rows after the other, on all cores.
+
+    `score` writes the scores of a part of `rows`; `seen` is the structure of a sparse matrix that has all of them.
+    """
+    ranked = np.empty((len(rows), k), dtype=np.int32)
+    best = np.empty((len(rows), k), dtype=np.float32)
 
     def work(number: int) -> None:
-        part = places[number * _BLOCK : (number + 1) * _BLOCK]
-        room = np.empty((len(part), n_items), dtype=np.float32)
+        part = slice(number * _BLOCK, (number + 1) * _BLOCK)
+        room = np.empty((len(rows[part]), n_items), dtype=np.float32)
         score(part, room)
         if seen is not None:
             _top.mask(room, rows[part], *seen)
-        _top.top_k(room, k, ranked[part[0] : part[-1] + 1], best[part[0] : part[-1] + 1])
+        _top.top_k(room, k, ranked[part], best[part])
 
-    for _ in in_order(work, -(-len(places) // _BLOCK), CORES):
+    for _ in in_order(work, -(-len(rows) // _BLOCK), CORES):
         pass
     if not np.isfinite(best).all():
         raise InputError("the scores are too large for single precision")

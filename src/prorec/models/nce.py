@@ -12,7 +12,8 @@ from scipy.sparse import csr_array
 
 from prorec.errors import number, whole
 from prorec.models._sparse import times
-from prorec.models.model import Arrays, Model
+from prorec.models.model import Model
+from prorec.models.storage import Arrays
 from prorec.models.svd import leading_right_vectors
 
 

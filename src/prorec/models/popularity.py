@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.models.model import Arrays, Model
+from prorec.models.model import Model
+from prorec.models.storage import Arrays
 
 
 @dataclass

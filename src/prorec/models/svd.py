@@ -13,7 +13,8 @@ from prorec._parallel import one_blas_thread
 from prorec._random import generator
 from prorec.errors import whole
 from prorec.models._sparse import times
-from prorec.models.model import Arrays, Model
+from prorec.models.model import Model
+from prorec.models.storage import Arrays
 
 _BLOCKS = 5
 _EXTRA = 8  # directions beyond the rank that are iterated with

@@ -13,7 +13,7 @@ from prorec._random import generator
 from prorec.errors import number, whole
 from prorec.models._sparse import times
 from prorec.models.autoencoder import _Autoencoder, layer, normalised
-from prorec.models.model import Arrays
+from prorec.models.storage import Arrays
 
 if TYPE_CHECKING:
     from prorec.models._training import Batch, Network

@@ -14,7 +14,8 @@ from scipy.sparse import csr_array, csr_matrix
 
 from prorec.errors import InputError, numbers
 from prorec.factors import Factors
-from prorec.models.model import Arrays, Model
+from prorec.models.model import Model
+from prorec.models.storage import Arrays
 from prorec.models.wrmf import WRMF
 
 Scores = Callable[[NDArray[np.intp]], NDArray[np.float32]]
@@ -39,8 +40,6 @@ def wrap(model: Any) -> Model:
     library = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}
     if "cornac" in library:
         return _Wrapped(model, _fit_cornac)
-    if "implicit" in library and not hasattr(model, "user_factors") and not hasattr(model, "item_factors"):
-        raise InputError(f"implicit's {type(model).__name__} has neither factors nor scores of users")
     return _Wrapped(model, _fit_any)
 
 

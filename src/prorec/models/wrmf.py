@@ -14,7 +14,8 @@ from prorec._random import generator
 from prorec._threads import CORES
 from prorec.errors import number, whole
 from prorec.models._sparse import balanced
-from prorec.models.model import Arrays, Model
+from prorec.models.model import Model
+from prorec.models.storage import Arrays
 
 _STEPS = 3  # of conjugate gradients in a sweep, each from where the last sweep ended
 _EXACT = 1e-5  # relative residual at which a solution is final: what single precision can reach

@@ -215,9 +215,8 @@ class SparsePlan(Plan):
         for number_done, users in enumerate(blocks, 1):
             part = matrix[users]
             rows = self.rows(users)
-            rows /= np.maximum(
-                rows.max(axis=1, keepdims=True), np.finfo(np.float64).tiny
-            )  # so that float32 can hold them
+            # So that single precision can hold them; a user without mass keeps a row of zeros.
+            rows /= np.maximum(rows.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
             result = cpu.match_plan(rows, k, part.indptr.astype(np.int64), part.indices.astype(np.int32))
             matching.kappa[users], matching.threshold[users], shares = result
             matching.shares[_places(matrix.indptr, users)] = shares

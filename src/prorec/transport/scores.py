@@ -98,7 +98,6 @@ class ScaledFactors:
         _check_largest(reach.max())
         if self._is_sigmoid:
             _check_largest(1 / gamma)
-        if self._is_sigmoid:
             reach /= 4 * gamma  # it is nowhere steeper than a quarter
             in_double = in_double or 1 / gamma > cpu.REACH
         self.order = np.argsort(-reach, kind="stable")
@@ -124,8 +123,8 @@ class ScaledFactors:
     def at(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
         """Single pairs."""
         values = np.empty(len(rows))
-        step = max(1, _NUMBERS // self._items.shape[1]) if self._items.shape[1] else len(rows)
-        for begin in range(0, len(rows), max(step, 1)):
+        step = max(1, _NUMBERS // max(1, self._items.shape[1]))
+        for begin in range(0, len(rows), step):
             part = slice(begin, begin + step)
             users = self._of_users(rows[part], np.float64)
             values[part] = np.einsum("ij,ij->i", users, self._items[items[part]])

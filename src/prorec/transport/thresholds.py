@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from prorec._digest import digest
 from prorec.errors import InputError, numbers, shown, whole
 from prorec.transport.kernels import cpu
 
@@ -79,10 +79,7 @@ class Matching:
 
 def fingerprint(matrix: csr_array) -> str:
     """What tells the entries of one sparse matrix, and their order, from those of another."""
-    digest = hashlib.blake2b(repr(matrix.shape).encode(), digest_size=16)
-    digest.update(matrix.indptr.astype(np.int64).data)
-    digest.update(matrix.indices.astype(np.int32).data)
-    return digest.hexdigest()
+    return digest(np.array(matrix.shape), matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
 
 
 def split(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

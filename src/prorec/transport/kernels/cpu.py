@@ -3,8 +3,8 @@
 Every function here is pure but for the block itself, which it may overwrite, and comes in two precisions, chosen by
 the block's dtype:
 
-- float32, where |S/γ| stays within `REACH`: e^(S/γ) can be taken without a shift, rounding costs less than 1e-5, and
-  compiled loops fuse exponential and sums. A block that does not fit is answered with None.
+- float32, where |S/γ| stays within `REACH`: e^(S/γ) can be taken without a shift, and compiled loops fuse exponential
+  and sums. A block that does not fit is answered with None.
 - float64, for everything else: log-domain, each row and column shifted by its own largest value.
 """
 
