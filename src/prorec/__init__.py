@@ -7,6 +7,7 @@ from prorec.data.readers import read_interactions
 from prorec.data.registry import load_dataset
 from prorec.data.splits import split_at_time, split_by_user, split_globally, split_leave_out
 from prorec.data.writers import write_interactions
+from prorec.denoise import ProRec
 from prorec.errors import ConvergenceWarning, DataWarning, DownloadError, InputError
 from prorec.evaluation import compare, detection_metrics, evaluate, ranking_metrics
 from prorec.factors import Factors
@@ -23,6 +24,7 @@ __all__ = [
     "Factors",
     "InputError",
     "Interactions",
+    "ProRec",
     "__version__",
     "compare",
     "detection_metrics",

@@ -397,7 +397,7 @@ def test_bad_questions_to_a_plan() -> None:
         plan.match(broken)
     with pytest.raises(InputError, match=r"observed is \(4, 5\)"):
         plan.match(csr_array((4, 5)))
-    with pytest.raises(InputError, match=r"threshold must be 'personal' or top\(k\); got 'best'"):
+    with pytest.raises(InputError, match=r"threshold must be 'personal', 'none' or top\(k\); got 'best'"):
         plan.match(given.observed, "best")
     with pytest.raises(InputError, match="memory must be at least 160 bytes for a dense plan of 5 × 4; got 100"):
         plan.to_dense(memory=100)

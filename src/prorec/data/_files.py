@@ -29,6 +29,7 @@ _WRONG_PLACE = (
     errno.ENAMETOOLONG,
     errno.EROFS,
 )
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -41,6 +42,8 @@ def naming(path: Path) -> Iterator[None]:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error.__cause__
     except OSError as error:
+        if error.errno in _FULL:
+            raise InputError(f"{path}: there is no room to write this ({error.strerror})") from error
         if error.errno not in _WRONG_PLACE:
             raise
         raise InputError(f"{path}: {error.strerror}") from error

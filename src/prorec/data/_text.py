@@ -48,6 +48,13 @@ class TextFile:
                 columns[role] = _as_integers(columns[role])
         return columns
 
+    def as_written(self) -> pa.Table:
+        """All columns, under the names the file gives them, with the text of every field as it is."""
+        at = range(len(self._first[1]))
+        everything = {str(place): place for place in at}
+        table = self._parsed(everything, {str(place): pa.string() for place in at})
+        return table.rename_columns(self._first[1] if self.header else self._names)
+
     @contextmanager
     def naming_lines(self) -> Iterator[None]:
         """Say of a bad row on which line it begins."""
@@ -260,7 +267,21 @@ def _as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
         if not pc.all(pc.match_substring_regex(part, _INTEGER_OR_MISSING), min_count=0).as_py():
             return column
     try:
-        missing = pc.equal(column, "")
-        return pc.if_else(missing, pa.scalar(None, pa.string()), column).cast(pa.int64())
+        return _without_empty(column).cast(pa.int64())
     except pa.ArrowInvalid:  # too large for 64 bits
         return column
+
+
+def as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text as integers, or as other numbers, where each is one and no zero in front is lost; otherwise as it is."""
+    whole = _as_integers(column)
+    if pa.types.is_integer(whole.type) or pc.any(pc.match_substring_regex(column, r"^[-+]?0[0-9]")).as_py():
+        return whole
+    try:
+        return _without_empty(column).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return column
+
+
+def _without_empty(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)

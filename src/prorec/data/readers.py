@@ -59,7 +59,8 @@ def read_interactions(
         kind, separator = format_of(path, separator)
         if kind == "parquet":
             try:
-                return Interactions.from_columns(_parquet_columns(path, wanted, ids), duplicates)
+                columns, _ = parquet_columns(path, wanted, ids)
+                return Interactions.from_columns(columns, duplicates)
             except RowError as error:
                 raise InputError(str(error)) from None
         text = TextFile(path, separator, header)
@@ -67,7 +68,10 @@ def read_interactions(
             return Interactions.from_columns(text.read(wanted, ids), duplicates)
 
 
-def _parquet_columns(path: Path, wanted: dict[str, ColumnRef], ids: str) -> dict[str, pa.ChunkedArray]:
+def parquet_columns(
+    path: Path, wanted: dict[str, ColumnRef], ids: str, *, everything: bool = False
+) -> tuple[dict[str, pa.ChunkedArray], pa.Table]:
+    """The columns that play a role, by role; and the table they are from, with the others only if that is asked for."""
     source: Any = str(path)
     if is_gzipped(path):
         with opened(path) as file:
@@ -79,7 +83,7 @@ def _parquet_columns(path: Path, wanted: dict[str, ColumnRef], ids: str) -> dict
             for at in chosen.values():
                 if names.count(names[at]) > 1:
                     raise InputError(f"more than one column is called {names[at]!r}")
-            table = parquet.read(columns=[names[at] for at in chosen.values()])
+            table = parquet.read(columns=None if everything else [names[at] for at in chosen.values()])
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -92,4 +96,4 @@ def _parquet_columns(path: Path, wanted: dict[str, ColumnRef], ids: str) -> dict
             columns |= {role: columns[role].cast(pa.string()) for role in ("user", "item")}
         except pa.ArrowException as error:
             raise InputError(f"these ids cannot be read as text: {error}") from error
-    return columns
+    return columns, table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -14,6 +14,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from prorec.data._files import ending_of, format_of, naming, replacing
+from prorec.errors import InputError
 from prorec.interactions import Interactions
 
 
@@ -25,43 +26,64 @@ def write_interactions(interactions: Interactions, path: str | Path) -> None:
     """
     path = Path(path)
     with naming(path):
-        kind, separator = format_of(path)
-        table = interactions.to_table()
-        if ending_of(path) == ".inter":
-            table = _as_inter(table)
-        with replacing(path) as temporary, _sink(temporary, gzipped=path.name.endswith(".gz")) as sink:
-            if kind == "parquet":
-                pq.write_table(table, sink)
-            else:
-                # Arrow's "needed" puts quotes around all text; most ids can do without.
-                style = "needed" if _needs_quotes(interactions, separator) else "none"
-                options = pacsv.WriteOptions(delimiter=separator, quoting_style=style, quoting_header="none")
-                pacsv.write_csv(table, sink, options)
+        format_of(path)
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            write_table(interactions.to_table(), file, path.name)
+
+
+def write_table(table: pa.Table, file: BinaryIO, name: str) -> None:
+    """Write a table into an open file, in the format that `name` ends in.
+
+    User and item columns of a RecBole .inter file get the names that it knows.
+    """
+    kind, separator = format_of(Path(name))
+    if ending_of(Path(name)) == ".inter":
+        table = _as_inter(table)
+    with _zipped(file) if name.endswith(".gz") else nullcontext(file) as sink:
+        if kind == "parquet":
+            pq.write_table(table, sink)
+            return
+        # Arrow's "needed" puts quotes around all text; most can do without.
+        style = "needed" if _needs_quotes(table, separator) else "none"
+        options = pacsv.WriteOptions(delimiter=separator, quoting_style=style, quoting_header="none")
+        if any('"' in each or separator in each or "\n" in each for each in table.column_names):
+            options.quoting_header = "needed"
+        try:
+            pacsv.write_csv(table, sink, options)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise InputError(f"not everything in these columns can be written as text: {error}") from error
 
 
 @contextmanager
-def _sink(path: Path, gzipped: bool) -> Iterator[BinaryIO]:
-    with path.open("wb") as raw:
-        if not gzipped:
-            yield raw
-            return
-        # No name or time inside, so that the same interactions give the same bytes.
-        with gzip.GzipFile("", "wb", 6, raw, 0) as zipped:
-            yield cast(BinaryIO, zipped)
+def _zipped(raw: BinaryIO) -> Iterator[BinaryIO]:
+    # No name or time inside, so that the same table gives the same bytes.
+    with gzip.GzipFile("", "wb", 6, raw, 0) as zipped:
+        yield cast(BinaryIO, zipped)
 
 
-def _needs_quotes(interactions: Interactions, separator: str) -> bool:
+def _needs_quotes(table: pa.Table, separator: str) -> bool:
     pattern = f'["\\r\\n{separator}]'
-    both = (interactions.users, interactions.items)
-    columns = [pa.array(ids, pa.large_string()) for ids in both if ids.dtype == object]
+    columns = [column for column in table.columns if _is_text(column)]
     return any(pc.any(pc.match_substring_regex(column, pattern)).as_py() for column in columns)
 
 
 def _as_inter(table: pa.Table) -> pa.Table:
     """RecBole's columns: each name carries its type, and dates are seconds."""
-    types = {"user": "user_id:token", "item": "item_id:token"}
-    columns = [_seconds(column) if pa.types.is_temporal(column.type) else column for column in table.columns]
-    return pa.table(columns, names=[types.get(name, f"{name}:float") for name in table.column_names])
+    known = {"user": "user_id:token", "item": "item_id:token"}
+    columns, names = [], []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_temporal(column.type):
+            column = _seconds(column)
+        elif pa.types.is_boolean(column.type):
+            column = column.cast(pa.int8())
+        usual = f"{name}:{'token' if _is_text(column) else 'float'}"
+        names.append(name if ":" in name else known.get(name, usual))
+        columns.append(column)
+    return pa.table(columns, names=names)
+
+
+def _is_text(column: pa.ChunkedArray) -> bool:
+    return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
 def _seconds(times: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -148,6 +148,14 @@ class Network:
         self.parameters = {name: torch.from_numpy(array.copy()) for name, array in initial.items()}
         self.forward = forward
         self.is_multinomial = is_multinomial
+        self.start = ""
+        """What tells the model it began with from others, if it began with one."""
+
+    def begin_with(self, learned: Arrays) -> None:
+        """Take over what another network has learned; parameters that models don't keep stay as they are."""
+        for name in self.parameters.keys() & learned.keys():
+            self.parameters[name] = torch.from_numpy(learned[name].copy())
+        self.start = digest(*(array for _, array in sorted(learned.items())))
 
     def arrays(self) -> Arrays:
         """The parameters as they are now."""
@@ -252,7 +260,7 @@ class _State:
         settings = {name: value for name, value in asdict(model).items() if name not in ("history_", "device")}
         parts = [part.matrix for part in (known, validation) if part is not None]
         content = digest(*(array for part in parts for array in (part.indptr, part.indices, part.data)))
-        self._of = json.dumps([type(model).__name__, settings, content], default=plain)
+        self._of = json.dumps([type(model).__name__, settings, content, network.start], default=plain)
         if folder is not None:
             path = folder / "training.npz"
             with naming(path):

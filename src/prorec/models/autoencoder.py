@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -55,11 +55,15 @@ class _Autoencoder(Model):
     """Of initial parameters, order of users and corruption; on one device, the same seed gives the same model."""
     history_: list[dict[str, float]] = field(init=False, repr=False, compare=False, default_factory=list)
 
+    learns_in_steps: ClassVar[bool] = True
+    keeps_checkpoints: ClassVar[bool] = True
+
     def fit(
         self,
         interactions: Interactions | csr_array,
         *,
         validation: Interactions | None = None,
+        start: Model | None = None,
         checkpoint: str | Path | None = None,
         show_progress: bool = False,
     ) -> Self:
@@ -69,6 +73,7 @@ class _Autoencoder(Model):
         ----------
         interactions : interactions, or a sparse matrix of weights in [0, 1]
         validation : what the same users did later, to stop early by
+        start : a fitted model of the same kind and size, whose parameters to begin with
         checkpoint : a folder to keep the state of training in after every epoch; if it has one of the same model on
             the same interactions, training goes on from there
         show_progress : show a bar with the loss
@@ -80,15 +85,14 @@ class _Autoencoder(Model):
         if validation is not None:
             _check_validation(validation, known)
         network = self._network(known.matrix)
+        if start is not None:
+            network.begin_with(self._start_of(start, known))
         folder = None if checkpoint is None else Path(checkpoint)
         self.history_ = _training.train(self, network, known, validation, folder, show_progress=show_progress)
         learned = self._arrays_of(network.arrays(), known.matrix)
         self._check_finite(learned)
         self.learned_, self.interactions_ = learned, known
         return self
-
-    def _learn(self, matrix: csr_array) -> Arrays:
-        raise NotImplementedError("fit does it, since training takes more than a matrix")
 
     @abstractmethod
     def _network(self, matrix: csr_array) -> Network:

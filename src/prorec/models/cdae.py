@@ -14,6 +14,7 @@ from prorec.errors import whole
 from prorec.factors import Link
 from prorec.models._sparse import times
 from prorec.models.autoencoder import _Autoencoder, layer
+from prorec.models.model import Objective
 from prorec.models.storage import Arrays
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class CDAE(_Autoencoder):
     rank: int = 200
     """Width of the hidden layer."""
 
+    objective: ClassVar[Objective] = "binary"
+    penalised: ClassVar[tuple[str, ...]] = ("encoder", "encoder_bias", "items", "item_bias")
     _link: ClassVar[Link] = "sigmoid"
     _keeps: ClassVar[tuple[str, ...]] = ("users", "items", "item_bias", "encoder", "encoder_bias", "new_user_vector")
 

@@ -2,16 +2,16 @@
 
 A model is a dataclass. Its parameters are its fields; what it has learned is `learned_`, a dictionary of arrays, and
 `interactions_`, what it learned from. Its own part is small: `_learn` makes the arrays from a weighted matrix (`users`,
-`items` and perhaps `item_bias` for a factor model), and `_encode` turns rows of such a matrix into user factors.
+`items` and perhaps `item_bias` for a factor model), and `_encode` turns rows of such a matrix into user factors. One
+that needs more than a matrix to learn from has a `fit` of its own.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from scipy.sparse import csr_array, issparse
 
 from prorec._parallel import in_order
 from prorec._threads import CORES
+from prorec.data._files import naming
 from prorec.errors import InputError, shown, whole
 from prorec.factors import Factors, Link
 from prorec.interactions import Interactions
@@ -29,13 +30,25 @@ from prorec.models.storage import Arrays, read_model, write_model
 _BLOCK = 512  # users at a time; more don't make the product faster
 
 
-class Model(ABC):
+Objective = Literal["squared", "binary", "multinomial"]
+"""What a model's scores are held against the weights by: squared error (Eq. 2), cross-entropy of a yes or no for each
+item (Eq. 3), or cross-entropy of one choice among all items."""
+
+
+class Model:
     """A recommender that learns from a weighted matrix of interactions, and knows users and items by factors."""
 
     learned_: Arrays
     interactions_: Interactions
     kinds: ClassVar[dict[str, type[Model]]] = {}
     """Every model by its name, for loading."""
+    learns_in_steps: ClassVar[bool] = False
+    """Whether `fit` can start from another model of its kind."""
+    keeps_checkpoints: ClassVar[bool] = False
+    """Whether `fit` takes a folder to keep the state of training in."""
+    objective: ClassVar[Objective] = "squared"
+    penalised: ClassVar[tuple[str, ...]] = ()
+    """The learned arrays whose squares `regularization` keeps small."""
     _keeps: ClassVar[tuple[str, ...]] = ("users", "items")
     """The arrays it cannot do without."""
 
@@ -46,9 +59,13 @@ class Model(ABC):
 
     # ── what each model says for itself ─────────────────────────────────────────────────────────────
 
-    @abstractmethod
     def _learn(self, matrix: csr_array) -> Arrays:
         """Arrays learned from weights in [0, 1], users × items; a weight stands wherever a one stood."""
+        raise NotImplementedError
+
+    def _learn_from(self, matrix: csr_array, start: Arrays) -> Arrays:
+        """The same from where another model of this kind, for as many users and items, has come to."""
+        raise NotImplementedError
 
     def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
         """User factors for rows of weights, of users seen in training or not."""
@@ -60,14 +77,41 @@ class Model(ABC):
 
     # ── learning ────────────────────────────────────────────────────────────────────────────────────
 
-    def fit(self, interactions: Interactions | csr_array) -> Self:
-        """Learn from interactions, or from a sparse matrix of weights in [0, 1], users × items."""
+    def fit(self, interactions: Interactions | csr_array, *, start: Model | None = None) -> Self:
+        """Learn from interactions, or from a sparse matrix of weights in [0, 1], users × items.
+
+        `start` is a fitted model of the same kind and size to begin with, for models that learn in steps.
+        """
         known = as_interactions(interactions)
         self._check_parameters(known.matrix.shape)
-        learned = self._learn(known.matrix)
+        if start is None:
+            learned = self._learn(known.matrix)
+        else:
+            learned = self._learn_from(known.matrix, self._start_of(start, known))
         self._check_finite(learned)
         self.learned_, self.interactions_ = learned, known
         return self
+
+    def _start_of(self, start: Any, known: Interactions) -> Arrays:
+        """What another model has learned, if this one can begin with that."""
+        kind = type(self).__name__
+        if not self.learns_in_steps:
+            raise InputError(f"{kind} learns in one step: there is nothing that start could change")
+        if type(start) is not type(self):
+            raise InputError(f"start must be another {kind}; got {type(start).__name__}")
+        learned = start._fitted()
+        shape = start.interactions_.matrix.shape
+        if shape != known.matrix.shape or learned["items"].shape[1] != self._width:
+            raise InputError(
+                f"start must be a {kind} of {known.matrix.shape} and width {self._width}; "
+                f"got one of {shape} and width {learned['items'].shape[1]}"
+            )
+        return dict(learned)
+
+    @property
+    def _width(self) -> int:
+        """How many factors an item has."""
+        return int(getattr(self, "rank"))  # noqa: B009 - those that learn in steps have one
 
     def _check_finite(self, learned: Arrays) -> None:
         for array in learned.values():
@@ -224,8 +268,22 @@ class Model(ABC):
     def save(self, folder: str | Path) -> None:
         """Write the model into a folder: a JSON file, and one with arrays. An older model there is replaced whole."""
         learned = self._fitted()
-        parameters = {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
-        write_model(Path(folder), type(self).__name__, parameters, learned, self.interactions_)
+        write_model(Path(folder), type(self).__name__, self.parameters(), learned, self.interactions_)
+
+    def parameters(self) -> dict[str, Any]:
+        """What the model was made with, in a form that can be written down."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
+
+    @classmethod
+    def restored(cls, parameters: dict[str, Any], learned: Arrays, interactions: Interactions) -> Self:
+        """A fitted model from what was written down of it."""
+        try:
+            model = cls(**parameters)
+        except TypeError as error:
+            raise InputError(f"the parameters are not those of {cls.__name__}: {error}") from None
+        _check_arrays(model._keeps, learned, interactions)
+        model.learned_, model.interactions_ = learned, interactions
+        return model
 
     def _fitted(self) -> Arrays:
         if not hasattr(self, "learned_"):
@@ -236,19 +294,20 @@ class Model(ABC):
 def load(folder: str | Path) -> Model:
     """A model that `save` wrote."""
     kind, parameters, learned, interactions = read_model(Path(folder))
-    if not isinstance(kind, str) or kind not in Model.kinds:
-        raise InputError(f"{folder}: a model of the kind {kind!r} is not known here; there are {sorted(Model.kinds)}")
-    try:
-        model = Model.kinds[kind](**parameters)
-    except TypeError as error:
-        raise InputError(f"{folder}: the parameters are not those of {kind}: {error}") from None
-    _check_arrays(f"{folder}: the model is incomplete or damaged", model._keeps, learned, interactions)
-    model.learned_, model.interactions_ = learned, interactions
-    return model
+    with naming(Path(folder)):
+        return kind_of(kind).restored(parameters, learned, interactions)
 
 
-def _check_arrays(problem: str, names: Sequence[str], learned: Arrays, known: Interactions) -> None:
+def kind_of(name: Any) -> type[Model]:
+    """A model by its name."""
+    if not isinstance(name, str) or name not in Model.kinds:
+        raise InputError(f"a model of the kind {name!r} is not known here; there are {sorted(Model.kinds)}")
+    return Model.kinds[name]
+
+
+def _check_arrays(names: Sequence[str], learned: Arrays, known: Interactions) -> None:
     """Refuse learned arrays that recommending would stumble over."""
+    problem = "the model is incomplete or damaged"
     missing = [name for name in names if name not in learned]
     if missing:
         raise InputError(f"{problem}: there is no {', '.join(missing)}")

@@ -21,12 +21,14 @@ from prorec.models.svd import leading_right_vectors
 class NCE(Model):
     """Items embedded by how much more often they are clicked than noise would be, users by their items.
 
-    With c_j the popularity of item j among M users, D_ij = max(log(M / c_j^power), 0)·X_ij on observed pairs; the
+    With c_j the clicks on item j by M users, D_ij = max(log(M / c_j^power), 0)·X_ij on observed pairs; the
     leading right singular vectors Q and values σ of D embed the items, U = X·Q·diag(√σ) the users, and a ridge
     regression Y = (UᵀU + ζI)⁻¹·UᵀX predicts the clicks from the users' embeddings. A weight stands wherever a one
-    stood, in D too.
+    stood, in D too; c_j is the sum of item j's weights over their mean, so that items don't become less popular when
+    all weights are halved.
     """
 
+    penalised: ClassVar[tuple[str, ...]] = ("items",)
     _keeps: ClassVar[tuple[str, ...]] = ("users", "items", "projection")
 
     rank: int = 100
@@ -46,6 +48,7 @@ class NCE(Model):
 
     def _learn(self, matrix: csr_array) -> Arrays:
         popularity = np.bincount(matrix.indices, matrix.data, matrix.shape[1])
+        popularity *= np.count_nonzero(matrix.data) / max(popularity.sum(), np.finfo(np.float64).tiny)
         with np.errstate(divide="ignore"):  # an item that nobody clicked has no entry to be discounted
             discount = np.maximum(np.log(matrix.shape[0]) - self.popularity_power * np.log(popularity), 0)
         data = discount[matrix.indices] * matrix.data if matrix.nnz else matrix.data

@@ -18,6 +18,7 @@ from prorec.models.storage import Arrays
 
 _BLOCKS = 5
 _EXTRA = 8  # directions beyond the rank that are iterated with
+_LARGEST_EXACT = 6000  # rows, whose products with each other take 288 MB
 
 
 @dataclass
@@ -45,8 +46,8 @@ def leading_right_vectors(matrix: csr_array, rank: int, seed: int) -> tuple[NDAr
     """The largest singular values of a sparse matrix, and their right singular vectors as columns.
 
     By a block Krylov space of XᵀX from a random start (Musco and Musco 2015): the best vectors in the span of Q, XᵀXQ,
-    (XᵀX)²Q, … are far better than the last power alone. Small matrices are decomposed exactly. Each vector's sign is
-    such that its largest entry is positive; a singular value of 0 has a vector of zeros.
+    (XᵀX)²Q, … are far better than the last power alone. Matrices are decomposed exactly where that takes no longer.
+    Each vector's sign is such that its largest entry is positive; a singular value of 0 has a vector of zeros.
     """
     n_users, n_items = matrix.shape
     largest = float(matrix.data.max(initial=0))
@@ -54,7 +55,7 @@ def leading_right_vectors(matrix: csr_array, rank: int, seed: int) -> tuple[NDAr
         return np.zeros(rank), np.zeros((n_items, rank), dtype=np.float32)
     matrix = csr_array((matrix.data / np.float32(largest), matrix.indices, matrix.indptr), shape=matrix.shape)
     transposed = csr_array(matrix.T)
-    if min(n_users, n_items) <= _BLOCKS * (rank + _EXTRA):
+    if _is_small(n_users, n_items, _BLOCKS * (rank + _EXTRA)):
         vectors = _exactly(matrix, transposed, rank).astype(np.float32)
     else:
         with one_blas_thread():
@@ -69,6 +70,16 @@ def leading_right_vectors(matrix: csr_array, rank: int, seed: int) -> tuple[NDAr
     values[is_zero], vectors[:, is_zero] = 0, 0
     vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(rank)] < 0, -1, 1).astype(np.float32)
     return values * largest, vectors
+
+
+def _is_small(n_users: int, n_items: int, width: int) -> bool:
+    """Whether all singular vectors take no longer than a basis of so many vectors.
+
+    The former costs n³ for the smaller side n, the latter n_items·width²; two thirds is what one takes of the other,
+    measured on four data sets.
+    """
+    n = min(n_users, n_items)
+    return n <= width or (n <= _LARGEST_EXACT and n**3 <= 1.5 * n_items * width**2)
 
 
 def _krylov(

@@ -13,6 +13,7 @@ from prorec._random import generator
 from prorec.errors import number, whole
 from prorec.models._sparse import times
 from prorec.models.autoencoder import _Autoencoder, layer, normalised
+from prorec.models.model import Objective
 from prorec.models.storage import Arrays
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class VAE(_Autoencoder):
     usually called VAE-CF in comparisons. The last hidden state, the decoder's weights and bias are the factors.
     """
 
+    objective: ClassVar[Objective] = "multinomial"
+    penalised: ClassVar[tuple[str, ...]] = ("encoder", "mean", "decoder", "items", "item_bias")
     _keeps: ClassVar[tuple[str, ...]] = ("users", "items", "item_bias", "mean", "mean_bias")
 
     rank: int = 200
@@ -42,6 +45,10 @@ class VAE(_Autoencoder):
         if self.hidden is not None:
             whole("hidden", self.hidden, 1)
         number("kl_weight", self.kl_weight, 0)
+
+    @property
+    def _width(self) -> int:
+        return self.hidden or self.rank
 
     def _network(self, matrix: csr_array) -> Network:
         from prorec.models._training import Network

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,8 +94,8 @@ class _Wrapped(Model):
         solver.learned_ = {"items": np.ascontiguousarray(items)}
         return solver._encode(matrix)
 
-    def save(self, folder: str | Path) -> None:
-        """Refused: only the model itself knows how."""
+    def parameters(self) -> dict[str, Any]:
+        """Refused: only the model itself knows them, and how to save what it has learned."""
         raise InputError(
             f"a wrapped {type(self.model).__name__} cannot be saved here; save model.fitted_ in its own way"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numba import njit
@@ -45,6 +46,9 @@ class WRMF(Model):
     seed: int = 0
     """Of the random start."""
 
+    learns_in_steps: ClassVar[bool] = True
+    penalised: ClassVar[tuple[str, ...]] = ("users", "items")
+
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         whole("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
         number("alpha", self.alpha, 0)
@@ -55,6 +59,10 @@ class WRMF(Model):
     def _learn(self, matrix: csr_array) -> Arrays:
         rng = generator(self.seed)
         users, items = (0.01 * rng.standard_normal((n, self.rank), dtype=np.float32) for n in matrix.shape)
+        return self._learn_from(matrix, {"users": users, "items": items})
+
+    def _learn_from(self, matrix: csr_array, start: Arrays) -> Arrays:
+        users, items = start["users"].copy(), start["items"].copy()
         transposed = csr_array(matrix.T)
         for _ in range(self.sweeps):
             self._solve(matrix, items, users, _STEPS)

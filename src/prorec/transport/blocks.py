@@ -46,14 +46,9 @@ class Blocks:
     """
 
     def __init__(self, scores: Scaled, memory: float = MEMORY) -> None:
-        memory = number("memory", memory, 0)
         self.scores = scores
         n_users, n_items = scores.shape
-        if memory < _bytes(1, n_items):
-            raise InputError(
-                f"memory must be at least {_bytes(1, n_items):,} bytes, for one row of {n_items:,} items; "
-                f"got {memory:,.0f}"
-            )
+        memory = check_memory(memory, n_items)
         self._workers = min(CORES, int(memory / _bytes(1, n_items)), n_users)
         most = min(_MOST_ROWS, -(-n_users // self._workers))
         fits = (rows for rows in range(most, 0, -1) if self._workers * _bytes(rows, n_items) <= memory)
@@ -83,6 +78,16 @@ class Blocks:
 
     def _cut(self, rows: Rows) -> list[Rows]:
         return [rows[begin : begin + self._n_rows] for begin in range(0, len(rows), self._n_rows)]
+
+
+def check_memory(memory: Any, n_items: int) -> float:
+    """A budget in bytes that has room for one row of items."""
+    budget = number("memory", memory, 0)
+    if budget < _bytes(1, n_items):
+        raise InputError(
+            f"memory must be at least {_bytes(1, n_items):,} bytes, for one row of {n_items:,} items; got {budget:,.0f}"
+        )
+    return budget
 
 
 def check_progress(progress: Any) -> None:

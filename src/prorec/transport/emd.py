@@ -32,16 +32,8 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
     marginals : p over items and q over users
     memory : how many bytes it may take; a larger problem is refused with an estimate
     """
-    memory = number("memory", memory, 0)
     negative_cost = scaled(scores, 1.0, marginals, in_double=True)
-    n_users, n_items = marginals.shape
-    needed = _BYTES_PER_PAIR * n_users * n_items
-    seconds = _SECONDS_PER_PAIR * n_users * n_items * np.sqrt(n_users + n_items)
-    if needed > memory:
-        raise InputError(
-            f"memory must be at least {needed:,} bytes for the exact plan of {n_users:,} × {n_items:,}, "
-            f"got {memory:,.0f}; it would take about {_in_words(seconds)}. relaxed() and sinkhorn() stream"
-        )
+    check_size(marginals.shape, memory)
     users, items = np.flatnonzero(marginals.users), np.flatnonzero(marginals.items)
     cost = np.empty((len(users), len(items)))
     for part in in_parts(np.arange(len(users)), 64):
@@ -59,6 +51,19 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
     rows, columns = np.nonzero(dense)
     plan = csr_array((dense[rows, columns], (users[rows], items[columns])), shape=marginals.shape)
     return SparsePlan(plan, marginals)
+
+
+def check_size(shape: tuple[int, int], memory: float = MEMORY) -> None:
+    """Refuse a problem that is too large, with an estimate of what it would take."""
+    memory = number("memory", memory, 0)
+    n_users, n_items = shape
+    needed = _BYTES_PER_PAIR * n_users * n_items
+    seconds = _SECONDS_PER_PAIR * n_users * n_items * np.sqrt(n_users + n_items)
+    if needed > memory:
+        raise InputError(
+            f"memory must be at least {needed:,} bytes for the exact plan of {n_users:,} × {n_items:,}, "
+            f"got {memory:,.0f}; it would take about {_in_words(seconds)}. relaxed() and sinkhorn() stream"
+        )
 
 
 def _in_words(seconds: float) -> str:

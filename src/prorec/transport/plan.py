@@ -181,7 +181,7 @@ class ScaledPlan(Plan):
         for rows, (kappa, value, shares) in self.blocks.each(work, progress):
             matching.kappa[rows], matching.threshold[rows] = kappa, value
             matching.shares[_places(matrix.indptr, rows)] = shares
-        return matching
+        return matching.without_threshold(self.shape[1]) if threshold == "none" else matching
 
     def _portions(self) -> Iterator[Rows]:
         for rows in self.blocks.rows:
@@ -222,7 +222,7 @@ class SparsePlan(Plan):
             matching.shares[_places(matrix.indptr, users)] = shares
             if progress is not None:
                 progress(number_done, len(blocks))
-        return matching
+        return matching.without_threshold(self.shape[1]) if threshold == "none" else matching
 
     def _portions(self) -> Iterator[Rows]:
         n_users, n_items = self.shape

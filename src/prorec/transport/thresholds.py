@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -24,8 +24,8 @@ class Top:
         whole("k", self.k, 1)
 
 
-Threshold = Literal["personal"] | Top
-"""`personal`: the least-squares split of each row (Eq. 20); or `top(k)`."""
+Threshold = Literal["personal", "none"] | Top
+"""`personal`: the least-squares split of each row (Eq. 20); `top(k)`; or `none`, which is a threshold of 0."""
 
 
 def top(k: int) -> Top:
@@ -67,6 +67,10 @@ class Matching:
             fingerprint(observed),
         )
 
+    def without_threshold(self, n_items: int) -> Self:
+        """The same shares, with nothing below the threshold."""
+        return replace(self, kappa=np.full_like(self.kappa, n_items), threshold=np.zeros_like(self.threshold))
+
     def __repr__(self) -> str:
         below = f"{np.mean(self.margins < 0):.1%}" if len(self.shares) else "none"
         return f"Matching({len(self.kappa):,} users, {len(self.shares):,} pairs, {below} of them below the threshold)"
@@ -106,9 +110,9 @@ def split(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
 
 
 def as_k(threshold: Any) -> int:
-    """What the block step is asked for: k, or 0 for personal thresholds."""
+    """What the block step is asked for: k, or 0 for personal thresholds; without any, what costs least."""
     if isinstance(threshold, Top):
         return min(threshold.k, 2**31)  # as good as all items
-    if isinstance(threshold, str) and threshold == "personal":
-        return 0
-    raise InputError(f"threshold must be 'personal' or top(k); got {shown(threshold)}")
+    if isinstance(threshold, str) and threshold in ("personal", "none"):
+        return 0 if threshold == "personal" else 1
+    raise InputError(f"threshold must be 'personal', 'none' or top(k); got {shown(threshold)}")

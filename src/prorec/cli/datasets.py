@@ -1,0 +1,54 @@
+"""`prorec datasets`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from prorec.cli.options import Force
+from prorec.cli.streams import check_free
+from prorec.data.registry import DATASETS, load_dataset, locate, present
+from prorec.data.writers import write_interactions
+
+datasets = typer.Typer(no_args_is_help=True, help="The data sets that are known by name.")
+
+
+@datasets.command("list")
+def list_datasets() -> None:
+    """Show what data sets there are, how large they are, and whether they are on this machine."""
+    table = Table("name", "what it is", "users", "items", "interactions", "here", box=None, pad_edge=False)
+    for column in table.columns[2:5]:
+        column.justify = "right"
+    for entry in DATASETS.values():
+        here = "made" if not entry.files else "yes" if present(entry) else "no"
+        table.add_row(entry.name, entry.title, *(f"{count:,}" for count in entry.counts), here)
+    Console().print(table)
+
+
+@datasets.command("get")
+def get_dataset(
+    name: str,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write it to this file: .csv, .tsv, .inter or .parquet.")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Fetch a data set, if it is not here yet, load it and count what is in it."""
+    if out is not None:
+        check_free(out, force=force)
+    loaded = load_dataset(name)
+    console = Console()
+    console.print(str(loaded), highlight=False)
+    entry = DATASETS[name]
+    about = Table.grid(padding=(0, 2))
+    files = locate(entry) if entry.files else "none"
+    for what, words in (("files", files), ("licence", entry.licence), ("please cite", entry.citation)):
+        about.add_row(what, str(words))
+    console.print(about)
+    if out is not None:
+        write_interactions(loaded, out)
+        console.print(f"written to {out}", highlight=False, soft_wrap=True)

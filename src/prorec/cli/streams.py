@@ -1,0 +1,71 @@
+"""Files in and out, and `-` for the streams that a shell connects."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from prorec.data._files import format_of, naming
+from prorec.data.log import typed
+from prorec.data.writers import write_table
+from prorec.errors import InputError, one_of
+
+FORMATS = ("csv", "tsv", "parquet")
+
+
+@contextmanager
+def incoming(path: str, kind: str) -> Iterator[Path]:
+    """A file to read from: the one named, or what came through the stream."""
+    one_of("format", kind, FORMATS)
+    if path != "-":
+        yield Path(path)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / f"standard input.{kind}"
+        with whole.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        try:
+            yield whole
+        except InputError as error:
+            raise InputError(str(error).replace(str(whole), "standard input")) from error.__cause__
+
+
+def check_free(path: Path, *, force: bool) -> None:
+    """Refuse a file that cannot be written, before any work is done for it."""
+    with naming(path):
+        format_of(path)
+        if path.is_dir():
+            raise InputError("this is a directory; a file was expected")
+        if path.exists() and not force:
+            raise InputError("this file exists already; --force replaces it")
+        check_writable(path.parent)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that no file can be made in."""
+    if not folder.is_dir():
+        raise InputError(f"the folder {folder} does not exist")
+    probe = folder / f".prorec-{secrets.token_hex(4)}"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"nothing can be written into {folder} ({error.strerror})") from None
+
+
+def to_stdout(table: pa.Table, kind: str) -> None:
+    """Write a table to the stream."""
+    write_table(table, sys.stdout.buffer, f"-.{kind}")
+    sys.stdout.buffer.flush()
+
+
+def for_file(table: pa.Table, name: str) -> pa.Table:
+    """The table as a file of this name should have it: parquet knows numbers, text has them as they were written."""
+    return typed(table) if format_of(Path(name))[0] == "parquet" else table

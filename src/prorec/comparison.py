@@ -1,0 +1,111 @@
+"""Several recommenders on several splits of one log: what each scores, and what is luck."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prorec.data.splits import split_by_user
+from prorec.errors import InputError, whole
+from prorec.evaluation import Evaluation, evaluate
+from prorec.evaluation.metrics import Family
+from prorec.evaluation.significance import Comparison, compare
+from prorec.interactions import Interactions
+from prorec.models.model import Model
+
+Progress = Callable[[str, int, int], object]
+JUDGED_BY = ("ndcg", "recall", "map")
+"""The metrics that are tested: the paper's."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OnSplits:
+    """What each recommender scored, averaged over splits for each user; the first is the baseline."""
+
+    results: Mapping[str, Evaluation]
+    comparisons: tuple[Comparison, ...]
+    """Of each other recommender with the first, for each metric."""
+    n_seeds: int
+
+    @property
+    def n_users(self) -> int:
+        """How many users had anything to be judged by."""
+        return len(next(iter(self.results.values())).users)
+
+    def __repr__(self) -> str:
+        return f"OnSplits({', '.join(self.results)}: {self.n_users:,} users, {self.n_seeds} splits)"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One entry for each recommender: means, and differences from the first with interval and p (Holm)."""
+        rows = []
+        for name, result in self.results.items():
+            own = [each for each in self.comparisons if each.model == name]
+            differences = {
+                each.metric: {
+                    "absolute": each.difference,
+                    "relative": each.difference / each.baseline_mean if each.baseline_mean else None,
+                    "low": each.low,
+                    "high": each.high,
+                    "p": each.p_t_holm,
+                }
+                for each in own
+            }
+            rows.append({"model": name, "mean": dict(result.mean), "difference": differences})
+        return rows
+
+
+def compare_on_splits(
+    models: Mapping[str, Model],
+    interactions: Interactions,
+    *,
+    n_seeds: int = 5,
+    k: int = 5,
+    metrics: Family = "standard",
+    progress: Progress | None = None,
+) -> OnSplits:
+    """Fit each model on 70% of every user's interactions and judge it by the other 30%, for seeds 0, 1, ….
+
+    Every model sees the same splits. A user's values are averaged over splits before anything is tested, so the tests
+    are over users.
+
+    Parameters
+    ----------
+    models : by name; the first is what the others are compared with
+    interactions : the whole log
+    n_seeds : how many random splits
+    k : length of the lists
+    metrics : which definitions
+    progress : called with what is being done, how much of it is done, and how much there is
+    """
+    whole("n_seeds", n_seeds, 1)
+    if not models:
+        raise InputError("there are no models to compare")
+    report = progress or (lambda *_: None)
+    total, done = n_seeds * len(models), 0
+    found: dict[str, list[Evaluation]] = {name: [] for name in models}
+    for seed in range(n_seeds):
+        parts = split_by_user(interactions, (0.7, 0.3), seed=seed)
+        for name, model in models.items():
+            report("fitting and judging", done, total)
+            found[name].append(evaluate(model.fit(parts.train), parts.test, k=k, metrics=metrics))
+            done += 1
+    report("fitting and judging", done, total)
+    results = {name: _averaged(each) for name, each in found.items()}
+    first = next(iter(models))
+    judged_by = [f"{name}@{k}" for name in JUDGED_BY]
+    comparisons = compare(results, baseline=first, metrics=judged_by) if len(models) > 1 else []
+    return OnSplits(results, tuple(comparisons), n_seeds)
+
+
+def _averaged(each: list[Evaluation]) -> Evaluation:
+    """One evaluation with the means over several; how many of a user's interactions are tested on is not random."""
+    first = each[0]
+    per_user: dict[str, NDArray[np.float64]] = {
+        name: np.mean([one.per_user[name] for one in each], axis=0) for name in first.per_user
+    }
+    mean = {name: float(np.mean([one.mean[name] for one in each])) for name in first.mean}
+    return Evaluation(first.users, per_user, mean, first.family)

@@ -1,0 +1,451 @@
+"""ProRec: fit, plan, thresholds, relabel, and fit again (Algorithm 1)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from prorec import transport
+from prorec._digest import digest
+from prorec._tables import TableKind
+from prorec.denoise.checkpoint import Checkpoint, State
+from prorec.denoise.gamma import automatic_gamma
+from prorec.denoise.history import Round
+from prorec.denoise.loss import Loss, LossOf
+from prorec.denoise.tables import explanation_table, noise_table
+from prorec.errors import InputError, number, one_of, shown, whole
+from prorec.factors import Factors
+from prorec.interactions import Interactions
+from prorec.models.base import Recommendations
+from prorec.models.model import Model, as_interactions, kind_of
+from prorec.models.storage import Arrays, plain
+from prorec.models.wrap import wrap
+from prorec.transport.blocks import MEMORY, check_memory
+from prorec.transport.emd import check_size
+from prorec.transport.marginals import Marginals
+from prorec.transport.thresholds import Matching, Threshold, Top, as_k, fingerprint
+
+Progress = Callable[[str, int, int], object]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+
+class Thresholds(NamedTuple):
+    """Each user's threshold, in the order of `interactions_.users`."""
+
+    kappa: NDArray[np.int64]
+    """κ: how many items are in the upper group."""
+    value: NDArray[np.float32]
+    """ρ_κ: the least share in it."""
+
+
+@dataclass
+class ProRec(Model):
+    """A recommender that trusts each click as much as a transport plan between all users and all items does.
+
+    In each round (Algorithm 1) the model's scores S become a plan π between users and items; each user gets a threshold
+    ρ_κ on the shares ρ of their row; observed pairs are relabelled, r = 1/(1 + e^(−β(ρ − ρ_κ))), and mixed into the
+    weights, X ← λX + (1 − λ)·r∘X; and the model learns again.
+
+    Parameters are the paper's. What comes out: `model_` (the model of the last round), `weights_`, `thresholds_`,
+    `gamma_`, `history_` (one `Round` for each, the first fit included), `converged_`; `noise_table()`, `explain(user)`;
+    and `recommend`, `recommend_new` and `similar_items` as of any model.
+
+    >>> import prorec
+    >>> clicks = prorec.load_dataset("cinema")
+    >>> denoiser = ProRec(prorec.models.NCE(rank=20), gamma=0.1).fit(clicks)
+    >>> print(f"{denoiser.history_[-1].mass_kept:.2f}")
+    0.62
+    """
+
+    model: Any
+    """The recommender: one of `prorec.models`, or any that `prorec.models.wrap` takes. It is copied, not changed."""
+    _: KW_ONLY
+    transport: Literal["relaxed", "sinkhorn", "emd"] = "relaxed"
+    """How users and items are matched."""
+    threshold: Threshold = "personal"
+    """`personal` (Eq. 20), `prorec.transport.top(k)`, the same for all users, or `none`, which is ρ_κ = 0."""
+    gamma: float | Literal["auto"] = "auto"
+    """γ: how much the plan is spread. The paper's values fit scores of about 1; `auto` goes with the scores' spread."""
+    beta: float = 20.0
+    """β: how steep the step from 0 to 1 around the threshold is."""
+    lam: float = 0.5
+    """λ: how much of the present weights is kept."""
+    rounds: int = 1
+    """How often, at most."""
+    anchored: bool = False
+    """Whether r is applied to the weights of the beginning, X ← λX + (1 − λ)·r∘X₀, rather than to the present ones: the
+    paper's rule, repeated, only ends at zero."""
+    tolerance: float = 1e-3
+    """When weights change by less than this share of their sum, that was the last round."""
+    marginals: Literal["popularity", "uniform"] = "popularity"
+    """How much mass each user sends and each item receives."""
+    warm_start: bool = False
+    """Whether the model starts from the last round's, where it learns in steps (WRMF, CDAE, VAE)."""
+    memory: float = MEMORY
+    """How many bytes of blocks of users × items may be in memory at once."""
+
+    _keeps: ClassVar[tuple[str, ...]] = ("weights", "kappa", "threshold", "shares")
+
+    # ── learning ────────────────────────────────────────────────────────────────────────────────────
+
+    def fit(  # type: ignore[override]  # a denoiser has nothing to start from
+        self,
+        interactions: Interactions | csr_array,
+        *,
+        checkpoint: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Run Algorithm 1.
+
+        Parameters
+        ----------
+        interactions : interactions, or a sparse matrix of weights in [0, 1], users × items
+        checkpoint : a folder to keep the latest round in. If it has one of the same denoiser on the same interactions,
+            the run goes on from there and comes to the same result.
+        progress : called with what is being done, how much of it is done, and how much there is
+        """
+        known = as_interactions(interactions)
+        model = wrap(self.model)
+        self._check(known, model)
+        run = _Run(self, model, known, checkpoint, progress or (lambda *_: None))
+        run.go()
+        self._take(known, run.model, run.weights, run.matching, run.history, run.converged)
+        return self
+
+    def _take(
+        self,
+        known: Interactions,
+        model: Model,
+        weights: NDArray[np.float32],
+        matching: Matching,
+        history: list[Round],
+        converged: bool,
+    ) -> None:
+        self.interactions_, self.model_ = known, model
+        self.matching_, self.history_, self.converged_ = matching, history, converged
+        self.weights_ = _like(known.matrix, weights)
+        self.learned_ = {
+            "weights": weights,
+            "kappa": matching.kappa,
+            "threshold": matching.threshold,
+            "shares": matching.shares,
+        }
+
+    def _check(self, known: Interactions, model: Model) -> None:
+        """Refuse everything that can be refused before the first fit, which may take an hour."""
+        one_of("transport", self.transport, ("relaxed", "sinkhorn", "emd"))
+        one_of("marginals", self.marginals, ("popularity", "uniform"))
+        as_k(self.threshold)
+        if isinstance(self.gamma, str):
+            one_of("gamma", self.gamma, ("auto",))
+        elif not number("gamma", self.gamma) > 0:
+            raise InputError(f"gamma must be above 0, or 'auto'; got {shown(self.gamma)}")
+        number("beta", self.beta, 0)
+        number("lam", self.lam, 0, 1)
+        whole("rounds", self.rounds, 1)
+        number("tolerance", self.tolerance, 0)
+        for name in ("anchored", "warm_start"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} must be True or False; got {shown(getattr(self, name))}")
+        if isinstance(model, ProRec):
+            raise InputError("model must be a recommender; a denoiser is given already")
+        check_memory(self.memory, known.n_items)
+        if self.transport == "emd":
+            check_size(known.matrix.shape)
+        if not known.matrix.data.any():
+            raise InputError("there is no interaction to learn from, or none that has any weight")
+        if known.activity.max() < 2:
+            raise InputError(
+                "every user has one interaction only: there is nothing to compare it with, and a threshold of the "
+                "user's own means nothing"
+            )
+        model._check_parameters(known.matrix.shape)
+
+    # ── what came out ───────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def thresholds_(self) -> Thresholds:
+        """Each user's κ and threshold, in the last round."""
+        self._fitted()
+        return Thresholds(self.matching_.kappa, self.matching_.threshold)
+
+    @property
+    def gamma_(self) -> float | None:
+        """γ of the last round's plan; None for EMD."""
+        self._fitted()
+        return self.history_[-1].gamma
+
+    @property
+    def noise_probability_(self) -> NDArray[np.float32]:
+        """For each interaction, in the order of `interactions_.matrix.data`: 1 / (1 + N·ρ), with N items.
+
+        If half of all clicks were drawn from their user's row of the plan and half at random from all items, this would
+        be the probability that a click with share ρ was one of the latter. An average item of the row, ρ = 1/N, has ½.
+        It orders clicks; it is not calibrated, since the plan comes from a model that has seen them.
+        """
+        self._fitted()
+        shares = self.matching_.shares.astype(np.float64)
+        return np.asarray(1 / (1 + self.interactions_.n_items * shares), dtype=np.float32)
+
+    @property
+    def flagged_(self) -> NDArray[np.bool_]:
+        """For each interaction, whether its noise probability is above ½."""
+        return self.noise_probability_ > 0.5
+
+    def noise_table(self, kind: TableKind = "pyarrow") -> Any:
+        """One row per interaction, most suspicious first.
+
+        Columns: user, item, name (if items have names), weight, noise_probability, flagged, share (ρ), threshold (ρ_κ).
+        """
+        self._fitted()
+        return noise_table(self, kind)
+
+    def explain(self, user: Any, kind: TableKind = "pyarrow") -> Any:
+        """One user's interactions, most suspicious first, and what speaks for and against each.
+
+        Columns as in `noise_table`; and of the user's other items, the one most like this item (`for`) and the one
+        least like it (`against`), each with how like it is in the model's eyes (see `similar_items`).
+        """
+        self._fitted()
+        return explanation_table(self, int(self._positions("user", [user])[0]), kind)
+
+    # ── recommending ────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def scores_(self) -> Factors | Callable[[NDArray[np.intp]], NDArray[np.float32]]:
+        """The scores of the last model."""
+        self._fitted()
+        return self.model_.scores_
+
+    def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True) -> Recommendations:
+        """As the last model does. What a user has interacted with is left out, whatever became of its weight."""
+        self._fitted()
+        return self.model_.recommend(users, k, exclude_seen=exclude_seen)
+
+    def recommend_new(self, baskets: Any, k: int = 10) -> Recommendations:
+        """As the last model does."""
+        self._fitted()
+        return self.model_.recommend_new(baskets, k)
+
+    def similar_items(self, items: Any, k: int = 10) -> Recommendations:
+        """As the last model does."""
+        self._fitted()
+        return self.model_.similar_items(items, k)
+
+    # ── keeping ─────────────────────────────────────────────────────────────────────────────────────
+
+    def parameters(self) -> dict[str, Any]:
+        """What the denoiser was made with, its model included."""
+        model = wrap(self.model)
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        if isinstance(self.threshold, Top):
+            given["threshold"] = {"top": self.threshold.k}
+        return given | {"model": {"kind": type(model).__name__, "parameters": model.parameters()}}
+
+    def save(self, folder: str | Path) -> None:
+        """Write the denoiser, its model, weights and thresholds included; `prorec.load` reads it."""
+        from prorec.models.storage import write_model
+
+        self._fitted()
+        about = self.parameters() | {
+            "history": [each.to_dict() for each in self.history_],
+            "converged": self.converged_,
+        }
+        arrays = self.learned_ | {f"model.{name}": array for name, array in self.model_.learned_.items()}
+        write_model(Path(folder), type(self).__name__, about, arrays, self.interactions_)
+
+    @classmethod
+    def restored(cls, parameters: dict[str, Any], learned: Arrays, interactions: Interactions) -> Self:
+        """A fitted denoiser from what was written down of it."""
+        try:
+            given = dict(parameters)
+            history = [Round.from_dict(each) for each in given.pop("history")]
+            converged = bool(given.pop("converged"))
+            inner = given.pop("model")
+            if isinstance(given["threshold"], dict):
+                given["threshold"] = Top(given["threshold"]["top"])
+            kind = kind_of(inner["kind"])
+            own = {name: learned[name] for name in cls._keeps}
+            _check_shapes(own, interactions)
+            matching = Matching(
+                own["kappa"],
+                own["threshold"],
+                own["shares"],
+                interactions.matrix.indptr.astype(np.int64),
+                fingerprint(interactions.matrix),
+            )
+            of_model = {name[6:]: array for name, array in learned.items() if name.startswith("model.")}
+            model = kind.restored(inner["parameters"], of_model, interactions.with_weights(own["weights"]))
+            denoiser = cls(replace(model), **given)  # type: ignore[type-var]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"the denoiser is incomplete or damaged: {error!r}") from None
+        denoiser._take(interactions, model, own["weights"], matching, history, converged)
+        return denoiser
+
+
+class _Run:
+    """Algorithm 1, once: where it stands, and how it goes on."""
+
+    def __init__(
+        self,
+        given: ProRec,
+        model: Model,
+        known: Interactions,
+        folder: str | Path | None,
+        progress: Progress,
+    ) -> None:
+        self.given, self.known, self.progress = given, known, progress
+        self.fresh, self.model = model, model
+        self.weights: NDArray[np.float32] = known.matrix.data
+        self.history: list[Round] = []
+        self.matching: Matching
+        self.converged = False
+        self.checkpoint = Checkpoint(folder, _identity(given, model, known))
+        if given.marginals == "uniform":
+            self.marginals = Marginals.uniform(*known.matrix.shape)
+        else:
+            self.marginals = Marginals.popularity(known.matrix)
+
+    def go(self) -> None:
+        """All rounds, or those that are left."""
+        state = self.checkpoint.latest()
+        if state is None:
+            self._first()
+            self._relabel()
+        else:
+            self._resume(state)
+        self._refit()
+        while not self.converged and len(self.history) <= self.given.rounds:
+            self._relabel()
+            self._refit()
+
+    def _first(self) -> None:
+        begin = time.perf_counter()
+        self._fit(None)
+        seconds = time.perf_counter() - begin
+        self.history.append(
+            Round(0, None, None, self.loss(self.weights), None, 1.0, 0.0, (0.0, 0.0, 0.0), 0.0, 0.0, seconds)
+        )
+
+    def _relabel(self) -> None:
+        """Step 2 of Algorithm 1: the plan, the thresholds, the new weights."""
+        given, matrix, before = self.given, self.known.matrix, self.weights
+        begin = time.perf_counter()
+        scores = self.model.scores_
+        gamma = automatic_gamma(scores, matrix) if given.gamma == "auto" else float(given.gamma)
+        stage = partial(self.progress, "matching users with items")
+        plan: transport.Plan
+        if given.transport == "relaxed":
+            plan = transport.relaxed(scores, self.marginals, gamma, memory=given.memory, progress=stage)
+        elif given.transport == "sinkhorn":
+            plan = transport.sinkhorn(scores, self.marginals, gamma, memory=given.memory, progress=stage)
+        else:
+            plan = transport.emd(scores, self.marginals)
+        self.matching = plan.match(matrix, given.threshold, partial(self.progress, "finding thresholds"))
+        del plan
+        original = matrix if given.anchored else None
+        present = _like(matrix, before)
+        self.weights = transport.relabel(present, self.matching, given.beta, given.lam, original).data
+        seconds = time.perf_counter() - begin
+        active = self.known.activity > 0
+        self.now: dict[str, Any] = {
+            "number": len(self.history),
+            "loss_before": self.loss(before),
+            "loss_relabelled": self.loss(self.weights),
+            "gamma": None if given.transport == "emd" else gamma,
+            "mass_kept": _total(self.weights) / _total(matrix.data),
+            "below_threshold": float(np.mean(self.matching.margins < 0)),
+            "kappa_quartiles": tuple(np.quantile(self.matching.kappa[active], [0.25, 0.5, 0.75]).tolist()),
+            "change": _total(np.abs(self.weights - before)) / max(_total(before), np.finfo(np.float64).tiny),
+            "transport_seconds": seconds,
+        }
+        self._keep()
+
+    def _refit(self) -> None:
+        """Step 1 of Algorithm 1, on the new weights."""
+        begin = time.perf_counter()
+        self._fit(self.model if self.given.warm_start and self.fresh.learns_in_steps else None)
+        seconds = time.perf_counter() - begin
+        self.history.append(Round(loss_refitted=self.loss(self.weights), fit_seconds=seconds, **self.now))
+        self.converged = self.now["change"] <= self.given.tolerance
+
+    def _fit(self, start: Model | None) -> None:
+        number_of_fit = len(self.history)
+        what = f"fitting {type(self.fresh).__name__.lstrip('_')}, round {number_of_fit}"
+        self.progress(what, 0, 1)
+        model: Any = replace(self.fresh)  # type: ignore[type-var]
+        how: dict[str, Any] = {} if start is None else {"start": start}
+        if self.fresh.keeps_checkpoints and self.checkpoint.folder is not None:
+            how["checkpoint"] = self.checkpoint.folder / f"fit-{number_of_fit}"
+        self.model = model.fit(self.known.with_weights(self.weights), **how)
+        self.loss = LossOf(self.model, self.known.matrix)
+        self.progress(what, 1, 1)
+
+    # ── taking up again ─────────────────────────────────────────────────────────────────────────────
+
+    def _keep(self) -> None:
+        warm = self.given.warm_start and self.fresh.learns_in_steps
+        losses = {name: list(self.now[name]) for name in ("loss_before", "loss_relabelled")}
+        about = {"now": self.now | losses, "history": [each.to_dict() for each in self.history]}
+        matching = self.matching
+        start = self.model.learned_ if warm else {}
+        self.checkpoint.keep(State(about, self.weights, matching.kappa, matching.threshold, matching.shares, start))
+
+    def _resume(self, state: State) -> None:
+        matrix = self.known.matrix
+        try:
+            self.history = [Round.from_dict(each) for each in state.about["history"]]
+            now = dict(state.about["now"])
+            for name in ("loss_before", "loss_relabelled"):
+                now[name] = Loss(*now[name])
+            self.now = now | {"kappa_quartiles": tuple(now["kappa_quartiles"])}
+        except (KeyError, TypeError) as error:
+            raise InputError(f"this checkpoint is damaged; remove it to start anew ({error!r})") from None
+        _check_shapes({name: getattr(state, name) for name in ProRec._keeps}, self.known)
+        self.weights = state.weights
+        self.matching = Matching(
+            state.kappa, state.threshold, state.shares, matrix.indptr.astype(np.int64), fingerprint(matrix)
+        )
+        if state.start:
+            self.model = replace(self.fresh)  # type: ignore[type-var]
+            self.model.learned_, self.model.interactions_ = state.start, self.known
+
+
+def _identity(given: ProRec, model: Model, known: Interactions) -> str:
+    """What tells one run from another: parameters, model and interactions."""
+    settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name != "model"}
+    inner = getattr(model, "model", None)
+    if inner is None:
+        about = model.parameters()
+    else:  # a third-party model, which shows where it lies in memory: it is told by its plain settings
+        about = {name: value for name, value in vars(inner).items() if isinstance(value, str | int | float | None)}
+    kind = type(model if inner is None else inner).__qualname__
+    matrix = known.matrix
+    content = digest(matrix.indptr, matrix.indices, matrix.data)
+    return json.dumps([settings, kind, about, content], default=plain)
+
+
+def _like(matrix: csr_array, weights: NDArray[np.float32]) -> csr_array:
+    return csr_array((weights, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _total(weights: NDArray[np.float32]) -> float:
+    return float(weights.sum(dtype=np.float64))
+
+
+def _check_shapes(arrays: Arrays, known: Interactions) -> None:
+    """Refuse arrays that don't belong to these interactions."""
+    wanted = {"weights": len(known), "shares": len(known), "kappa": known.n_users, "threshold": known.n_users}
+    for name, length in wanted.items():
+        array = arrays[name]
+        if array.shape != (length,) or array.dtype.kind not in "fi" or not np.isfinite(array).all():
+            raise InputError(f"{name} is damaged: {array.dtype} of shape {array.shape}, or not finite")

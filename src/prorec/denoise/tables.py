@@ -1,0 +1,63 @@
+"""What was found out about each interaction, as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from prorec._ids import ids_at
+from prorec._tables import TableKind, as_kind
+
+if TYPE_CHECKING:
+    from prorec.denoise.estimator import ProRec
+
+
+def noise_table(denoiser: ProRec, kind: TableKind) -> Any:
+    """One row per interaction, most suspicious first."""
+    # Stable: among equals, in the order of users and items.
+    order = np.argsort(-denoiser.noise_probability_, kind="stable")
+    return as_kind(pa.table(_columns(denoiser, order)), kind)
+
+
+def explanation_table(denoiser: ProRec, row: int, kind: TableKind) -> Any:
+    """One user's interactions, most suspicious first, with the user's items that speak for and against each."""
+    matrix, items = denoiser.interactions_.matrix, denoiser.interactions_.items
+    places = np.arange(matrix.indptr[row], matrix.indptr[row + 1])
+    places = places[np.argsort(-denoiser.noise_probability_[places], kind="stable")]
+    own = matrix.indices[places].astype(np.int64)
+    columns = {name: values for name, values in _columns(denoiser, places).items() if name != "user"}
+    like = np.empty((len(own), len(items)), dtype=np.float32)
+    denoiser.model_._likeness()(own, like)
+    among = like[:, own]
+    for name, best in (("for", _best(among, own)), ("against", _best(-among, own))):
+        has_any = best >= 0
+        columns[name] = pa.array(ids_at(items, own[best]), mask=~has_any)
+        columns[f"{name}_likeness"] = pa.array(among[np.arange(len(own)), best], mask=~has_any)
+    return as_kind(pa.table(columns), kind)
+
+
+def _best(values: NDArray[np.float32], own: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each item, the place of the other item with the largest value; −1 where there is no other."""
+    if len(own) < 2:
+        return np.full(len(own), -1)
+    others = values.copy()
+    np.fill_diagonal(others, -np.inf)
+    return np.asarray(np.argmax(others, axis=1))
+
+
+def _columns(denoiser: ProRec, places: NDArray[np.int64]) -> dict[str, Any]:
+    known = denoiser.interactions_
+    users, items = known.user_codes[places], known.item_codes[places]
+    columns: dict[str, Any] = {"user": ids_at(known.users, users), "item": ids_at(known.items, items)}
+    if known.item_names is not None:
+        columns["name"] = pa.array(known.item_names[items], pa.string())
+    return columns | {
+        "weight": denoiser.weights_.data[places],
+        "noise_probability": denoiser.noise_probability_[places],
+        "flagged": denoiser.flagged_[places],
+        "share": denoiser.matching_.shares[places],
+        "threshold": denoiser.matching_.threshold[users],
+    }
