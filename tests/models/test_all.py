@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_array
 
 import prorec
-from prorec import Factors, InputError, Interactions
+from prorec import Factors, InputError, Interactions, ProRec
 from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity, load
 
 _NETWORK = {"rank": 16, "epochs": 40, "batch_size": 20, "learning_rate": 0.01}
@@ -34,6 +34,8 @@ def every_model() -> list[type[Model]]:
 
 
 def made(kind: type[Model], **how: object) -> Model:
+    if kind is ProRec:
+        return ProRec(made(NCE, **how))
     return kind(**SMALL.get(kind, {}), **how)
 
 
@@ -133,7 +135,7 @@ class TestEvery:
         model = made(kind).fit(data)
         baskets = [data.items[data.matrix[[user]].indices].tolist() for user in range(5)]
         new, known = model.recommend_new(baskets, k=5), model.recommend(data.users[:5], k=5)
-        if kind is CDAE:  # which knows its users by a vector of their own as well
+        if kind in (CDAE, ProRec):  # which know their users by a vector, or by weights, of their own
             assert np.mean(new.ranked % 2 == np.arange(5)[:, None] % 2) > 0.7
         else:
             np.testing.assert_allclose(new.scores, known.scores, rtol=1e-3, atol=1e-4)
@@ -143,13 +145,15 @@ class TestEvery:
     def test_who_has_nothing_gets_what_is_popular(self, kind: type[Model]) -> None:
         data = clicks()
         model = made(kind).fit(data)
-        wanted = Popularity().fit(data).recommend(["user 59"], k=5).ranked
+        counted = data.with_weights(model.weights_.data) if isinstance(model, ProRec) else data
+        wanted = Popularity().fit(counted).recommend(["user 59"], k=5).ranked
         np.testing.assert_array_equal(model.recommend(["user 59"], k=5).ranked, wanted)
         np.testing.assert_array_equal(model.recommend_new([[]], k=5).ranked, wanted)
         nothing = data.with_weights(np.where(data.user_codes == 0, 0.0, 1.0))
         model = made(kind).fit(nothing)
         seen = set(data.matrix[[0]].indices.tolist())
-        best = [item for item in np.argsort(-model._popularity(), kind="stable") if item not in seen]
+        of = model.model_ if isinstance(model, ProRec) else model
+        best = [item for item in np.argsort(-of._popularity(), kind="stable") if item not in seen]
         assert model.recommend(["user 0"], k=5).ranked[0].tolist() == best[:5]
 
     def test_similar_items_share_a_taste(self, kind: type[Model]) -> None:
@@ -166,6 +170,10 @@ class TestEvery:
 
     def test_nothing_to_learn_from(self, kind: type[Model]) -> None:
         data = Interactions.from_matrix(csr_array((12, 10), dtype=np.float32))
+        if kind is ProRec:
+            with pytest.raises(InputError, match="no interaction to learn from"):
+                made(kind).fit(data)
+            return
         recommended = made(kind).fit(data).recommend(data.users, k=10)
         assert (np.sort(recommended.ranked, axis=1) == np.arange(10)).all()
         assert np.isfinite(recommended.scores).all()

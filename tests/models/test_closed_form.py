@@ -69,7 +69,7 @@ def test_svd_is_as_good_as_arpack_where_it_counts() -> None:
 def test_nce_against_its_formula() -> None:
     matrix = weighted(50, 40)
     x = matrix.toarray().astype(float)
-    popularity = x.sum(axis=0)
+    popularity = x.sum(axis=0) / x[x > 0].mean()
     discount = np.maximum(np.log(50 / np.where(popularity > 0, popularity, 1) ** 1.1), 0)
     _, values, right = np.linalg.svd(x * discount)
     users = x @ right[:6].T * np.sqrt(values[:6])
@@ -115,3 +115,20 @@ def test_wrmf_lowers_its_objective() -> None:
 def test_numbers_that_explode() -> None:
     with pytest.raises(InputError, match="WRMF came to numbers that are not finite: a parameter is too extreme"):
         WRMF(rank=5, alpha=1e30).fit(clicks())
+
+
+def test_nce_does_not_find_items_less_popular_when_all_weights_are_scaled() -> None:
+    matrix = weighted(50, 40)
+    whole, half = (NCE(rank=6, regularization=0.0).fit(factor * matrix) for factor in (1.0, 0.5))
+    np.testing.assert_allclose(
+        half.scores_.users @ half.scores_.items.T, 0.5 * (whole.scores_.users @ whole.scores_.items.T), atol=1e-4
+    )
+
+
+def test_svd_is_exact_where_that_is_no_slower() -> None:
+    """Few users, many items and many factors: a flat spectrum, whose last vectors take long to tell apart."""
+    rng = np.random.default_rng(0)
+    matrix = csr_array((rng.random((600, 3000)) < 0.01).astype(np.float32))
+    ours = np.linalg.norm(SVD(100).fit(matrix).learned_["users"], axis=0)
+    exact = np.linalg.svd(matrix.toarray(), compute_uv=False)[:100]
+    np.testing.assert_allclose(np.sort(ours)[::-1], exact, rtol=1e-4)

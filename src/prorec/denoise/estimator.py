@@ -74,7 +74,8 @@ class ProRec(Model):
     threshold: Threshold = "personal"
     """`personal` (Eq. 20), `prorec.transport.top(k)`, the same for all users, or `none`, which is ρ_κ = 0."""
     gamma: float | Literal["auto"] = "auto"
-    """γ: how much the plan is spread. The paper's values fit scores of about 1; `auto` goes with the scores' spread."""
+    """γ: how much the plan is spread. The paper's values fit scores of about 1; `auto` goes with the spread of the
+    first model's scores. EMD has none."""
     beta: float = 20.0
     """β: how steep the step from 0 to 1 around the threshold is."""
     lam: float = 0.5
@@ -179,10 +180,10 @@ class ProRec(Model):
         return Thresholds(self.matching_.kappa, self.matching_.threshold)
 
     @property
-    def gamma_(self) -> float | None:
-        """γ of the last round's plan; None for EMD."""
+    def gamma_(self) -> float:
+        """γ of the plan; EMD makes no use of it."""
         self._fitted()
-        return self.history_[-1].gamma
+        return float(self.history_[-1].gamma)
 
     @property
     def noise_probability_(self) -> NDArray[np.float32]:
@@ -309,6 +310,8 @@ class _Run:
         self.history: list[Round] = []
         self.matching: Matching
         self.converged = False
+        # Worked out once: as weights shrink from round to round, so do scores, and a γ that follows them never rests.
+        self.gamma = None if given.gamma == "auto" else float(given.gamma)
         self.checkpoint = Checkpoint(folder, _identity(given, model, known))
         if given.marginals == "uniform":
             self.marginals = Marginals.uniform(*known.matrix.shape)
@@ -333,7 +336,7 @@ class _Run:
         self._fit(None)
         seconds = time.perf_counter() - begin
         self.history.append(
-            Round(0, None, None, self.loss(self.weights), None, 1.0, 0.0, (0.0, 0.0, 0.0), 0.0, 0.0, seconds)
+            Round(0, None, None, self.loss(self.weights), 0.0, 1.0, 0.0, (0.0, 0.0, 0.0), 0.0, 0.0, seconds)
         )
 
     def _relabel(self) -> None:
@@ -341,7 +344,9 @@ class _Run:
         given, matrix, before = self.given, self.known.matrix, self.weights
         begin = time.perf_counter()
         scores = self.model.scores_
-        gamma = automatic_gamma(scores, matrix) if given.gamma == "auto" else float(given.gamma)
+        if self.gamma is None:
+            self.gamma = automatic_gamma(scores, matrix)
+        gamma = self.gamma
         stage = partial(self.progress, "matching users with items")
         plan: transport.Plan
         if given.transport == "relaxed":
@@ -361,7 +366,7 @@ class _Run:
             "number": len(self.history),
             "loss_before": self.loss(before),
             "loss_relabelled": self.loss(self.weights),
-            "gamma": None if given.transport == "emd" else gamma,
+            "gamma": gamma,
             "mass_kept": _total(self.weights) / _total(matrix.data),
             "below_threshold": float(np.mean(self.matching.margins < 0)),
             "kappa_quartiles": tuple(np.quantile(self.matching.kappa[active], [0.25, 0.5, 0.75]).tolist()),
@@ -408,6 +413,7 @@ class _Run:
             for name in ("loss_before", "loss_relabelled"):
                 now[name] = Loss(*now[name])
             self.now = now | {"kappa_quartiles": tuple(now["kappa_quartiles"])}
+            self.gamma = now["gamma"]
         except (KeyError, TypeError) as error:
             raise InputError(f"this checkpoint is damaged; remove it to start anew ({error!r})") from None
         _check_shapes({name: getattr(state, name) for name in ProRec._keeps}, self.known)

@@ -19,8 +19,8 @@ class Round:
     """L with the new weights and the old model."""
     loss_refitted: Loss
     """L with the new weights and the new model."""
-    gamma: float | None
-    """γ of the plan; None for EMD, which has none."""
+    gamma: float
+    """γ of the plan; EMD makes no use of it. 0 where there is no plan."""
     mass_kept: float
     """The sum of weights after the round, as a share of what it was in the beginning."""
     below_threshold: float

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from prorec._ids import ids_at
@@ -33,9 +34,9 @@ def explanation_table(denoiser: ProRec, row: int, kind: TableKind) -> Any:
     denoiser.model_._likeness()(own, like)
     among = like[:, own]
     for name, best in (("for", _best(among, own)), ("against", _best(-among, own))):
-        has_any = best >= 0
-        columns[name] = pa.array(ids_at(items, own[best]), mask=~has_any)
-        columns[f"{name}_likeness"] = pa.array(among[np.arange(len(own)), best], mask=~has_any)
+        alone = pa.array(best < 0)
+        columns[name] = pc.if_else(alone, None, ids_at(items, own[best]))
+        columns[f"{name}_likeness"] = pc.if_else(alone, None, pa.array(among[np.arange(len(own)), best]))
     return as_kind(pa.table(columns), kind)
 
 

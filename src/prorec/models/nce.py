@@ -47,7 +47,7 @@ class NCE(Model):
         whole("seed", self.seed, 0)
 
     def _learn(self, matrix: csr_array) -> Arrays:
-        popularity = np.bincount(matrix.indices, matrix.data, matrix.shape[1])
+        popularity = np.bincount(matrix.indices, matrix.data, matrix.shape[1]).astype(np.float64)
         popularity *= np.count_nonzero(matrix.data) / max(popularity.sum(), np.finfo(np.float64).tiny)
         with np.errstate(divide="ignore"):  # an item that nobody clicked has no entry to be discounted
             discount = np.maximum(np.log(matrix.shape[0]) - self.popularity_power * np.log(popularity), 0)

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import prorec
-
-
-def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [str(Path(sys.executable).with_name("prorec")), *words]
-    everything = {**os.environ, "COLUMNS": "160", **environment}
-    return subprocess.run(command, capture_output=True, text=True, env=everything, check=False)
+from tests.cli.shell import run
 
 
 def test_demo_ends_with_something_a_person_can_read(no_data: Path) -> None:
@@ -29,7 +21,7 @@ def test_demo_ends_with_something_a_person_can_read(no_data: Path) -> None:
     assert "nan" not in done.stdout
     assert run("demo").stdout == done.stdout, "the same every time"
     assert run("demo", "--seed", "1").stdout != done.stdout
-    assert run("demo", PYTHONIOENCODING="ascii").returncode == 0
+    assert run("demo", environment={"PYTHONIOENCODING": "ascii"}).returncode == 0
 
 
 def test_datasets_list(no_data: Path) -> None:

@@ -1,0 +1,275 @@
+"""`prorec denoise`: the main job."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+import prorec
+from prorec.models import NCE
+from tests.cli.shell import COMMAND, run
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log as they come: in no order, with repeats, with columns of its own."""
+    club = prorec.make_cinema(200, 150, seed=3).interactions
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(np.concatenate([np.arange(len(club)), rng.integers(len(club), size=200)]))
+    path = tmp_path_factory.mktemp("log") / "clicks.csv"
+    table = {
+        "session": [f"s{number:05}" for number in range(len(rows))],
+        "item_id": club.items[club.item_codes[rows]],
+        "user_id": club.users[club.user_codes[rows]],
+        "note": ["a, b" if number % 7 == 0 else "" for number in range(len(rows))],
+    }
+    pacsv.write_csv(pa.table(table), path)
+    return path
+
+
+def rows_of(text: str) -> list[str]:
+    return text.splitlines()
+
+
+def test_every_row_comes_back_with_three_more_columns(clicks: Path, tmp_path: Path) -> None:
+    out = tmp_path / "cleaned.csv"
+    done = run("denoise", str(clicks), "--out", str(out), "-p", "rank=20")
+    assert done.returncode == 0, done.stderr
+    given, got = pacsv.read_csv(clicks), pacsv.read_csv(out)
+    assert got.column_names == [*given.column_names, "weight", "noise_probability", "flagged"]
+    assert got.select(given.column_names).equals(given)
+    log = prorec.read_interactions(clicks, duplicates="max")
+    wanted = prorec.ProRec(NCE(rank=20)).fit(log)
+    place = {
+        (user, item): at
+        for at, (user, item) in enumerate(zip(log.users[log.user_codes], log.items[log.item_codes], strict=True))
+    }
+    at = [place[pair] for pair in zip(got["user_id"].to_pylist(), got["item_id"].to_pylist(), strict=True)]
+    np.testing.assert_allclose(got["weight"].to_numpy(), wanted.weights_.data[at], rtol=1e-5)
+    np.testing.assert_allclose(got["noise_probability"].to_numpy(), wanted.noise_probability_[at], rtol=1e-5)
+    np.testing.assert_array_equal(got["flagged"].to_numpy(), wanted.flagged_[at])
+    # The summary.
+    first = wanted.noise_table("pandas").iloc[0]
+    flagged = int(wanted.flagged_[at].sum())
+    assert f"{given.num_rows:,} rows looked at" in done.stdout
+    assert f"{flagged:,} rows (" in done.stdout
+    assert f"{first.user}" in done.stdout
+    assert f"{first.noise_probability:.4f}" in done.stdout
+    assert "MB of memory" in done.stdout
+    assert "fitting NCE, round 1:" in done.stderr, "plain lines where there is no terminal"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cleaned.csv"], "nothing is left beside it"
+
+
+def test_drop(clicks: Path, tmp_path: Path) -> None:
+    whole, kept = tmp_path / "whole.parquet", tmp_path / "kept.parquet"
+    assert run("denoise", str(clicks), "-o", str(whole), "--quiet").returncode == 0
+    done = run("denoise", str(clicks), "-o", str(kept), "--drop", "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    everything = pq.read_table(whole)
+    assert pq.read_table(kept).equals(everything.filter(pa.compute.invert(everything["flagged"])))
+    assert 0 < pq.read_table(kept).num_rows < everything.num_rows
+
+
+def test_streams(clicks: Path, tmp_path: Path) -> None:
+    run("denoise", str(clicks), "-o", str(tmp_path / "file.csv"), "-q")
+    done = run("denoise", "-", "-o", "-", stdin=clicks.read_bytes())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (tmp_path / "file.csv").read_text()
+    assert "rows looked at" in done.stderr, "what is said goes elsewhere than what is written"
+    done = run("denoise", "-", "-o", "-", "--format", "parquet", "-q", stdin=b"no parquet")
+    assert done.returncode == 2
+    assert "standard input" in done.stderr
+    piped = subprocess.run(
+        [COMMAND, "denoise", str(clicks), "-o", "-", "--format", "parquet", "-q"], capture_output=True, check=True
+    )
+    assert pq.read_table(io.BytesIO(piped.stdout)).num_rows == len(clicks.read_text().splitlines()) - 1
+
+
+def test_json(clicks: Path, tmp_path: Path) -> None:
+    done = run("denoise", str(clicks), "-o", str(tmp_path / "out.csv"), "--json")
+    about = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert about["rows"] == about["rows_written"] == len(clicks.read_text().splitlines()) - 1
+    assert len(about["most_suspicious"]) == 10
+    assert set(about["most_suspicious"][0]) == {"user", "item", "noise_probability", "weight"}
+
+
+def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
+    config = tmp_path / "prorec.toml"
+    config.write_text(
+        '[denoise]\nmodel = "wrmf"\ngamma = 0.2\nthreshold = "top(5)"\nwarm-start = true\nparam = {rank = 8}\n'
+    )
+    out = [str(tmp_path / f"{name}.csv") for name in ("file", "typed", "both")]
+    typed = "-m wrmf --gamma 0.2 --threshold top(5) --warm-start -p rank=8".split()
+    assert run("denoise", str(clicks), "-o", out[0], "-q", "--config", str(config)).returncode == 0
+    assert run("denoise", str(clicks), "-o", out[1], "-q", *typed).returncode == 0
+    assert run("denoise", str(clicks), "-o", out[2], "-q", "--config", str(config), "--gamma", "0.5").returncode == 0
+    texts = [Path(path).read_text() for path in out]
+    assert texts[0] == texts[1] != texts[2], "what is typed goes before"
+    for text, problem in (
+        ("[denoise]\nmodle = 'nce'\n", "prorec denoise has no option called 'modle'; did you mean 'model'?"),
+        ("[train]\nmodel = 'nce'\n", "there is no table [denoise] in it"),
+        ("model = ", "not TOML that can be read"),
+        ("[denoise]\ngamma = [1, 2]\n", "gamma"),
+    ):
+        config.write_text(text)
+        done = run("denoise", str(clicks), "-o", str(tmp_path / "x.csv"), "--config", str(config))
+        assert done.returncode == 2, done.stderr
+        assert problem in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+# ── what is refused ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("nowhere.csv",), "nowhere.csv: there is no such file"),
+        (("empty.csv",), "empty.csv: the file is empty"),
+        (("headed.csv",), "headed.csv: the file has a header but no rows"),
+        (("binary.csv",), "binary.csv: the file is binary"),
+        (("broken.parquet",), "not a parquet file that can be read"),
+        (("clicks.xls",), "clicks.xls: cannot tell the format from the name"),
+        (("alone.csv",), "every user has one interaction only"),
+        (("counts.csv",), "weights must be from 0 to 1"),
+        (("clicks.csv", "--model", "nse"), "there is no model called 'nse'; did you mean 'nce'?"),
+        (("clicks.csv", "--modle", "nce"), "No such option: --modle"),
+        (("clicks.csv", "-p", "ranks=5"), "NCE has no parameter called 'ranks'; did you mean 'rank'?"),
+        (("clicks.csv", "-p", "rank"), "must be given as name=value"),
+        (("clicks.csv", "-p", "rank=5000"), "rank must be a whole number from 1 to the smaller side of the matrix"),
+        (("clicks.csv", "--lam", "2"), "lam must be a finite number from 0 to 1; got 2.0"),
+        (("clicks.csv", "--gamma", "-1"), "gamma must be above 0, or 'auto'"),
+        (("clicks.csv", "--gamma", "wide"), "gamma must be a number above 0, or auto; got 'wide'"),
+        (("clicks.csv", "--beta", "nan"), "beta must be a finite number"),
+        (("clicks.csv", "--rounds", "0"), "rounds must be a whole number of at least 1; got 0"),
+        (("clicks.csv", "--threshold", "high"), "threshold must be personal, none or top(k)"),
+        (("clicks.csv", "--transport", "magic"), "transport must be one of 'relaxed', 'sinkhorn', 'emd', got 'magic'"),
+        (("clicks.csv", "--user-col", "who"), "no column is called 'who'"),
+        (("clicks.csv", "--format", "xml"), "format must be one of"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_input_ends_with_a_paragraph_and_nothing_written(
+    clicks: Path, tmp_path: Path, words: tuple[str, ...], problem: str
+) -> None:
+    (tmp_path / "clicks.csv").write_bytes(clicks.read_bytes())
+    (tmp_path / "clicks.xls").write_bytes(clicks.read_bytes())
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "headed.csv").write_text("user,item\n")
+    (tmp_path / "binary.csv").write_bytes(b"user,item\n\x00\x01\x02")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing else")
+    (tmp_path / "alone.csv").write_text("user,item\n1,5\n2,6\n3,5\n")
+    (tmp_path / "counts.csv").write_text("user,item,weight\n1,5,3\n1,6,1\n2,6,1\n")
+    before = sorted(tmp_path.iterdir())
+    done = run("denoise", *words, "--out", "out.csv", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert problem in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("out", "problem"),
+    [
+        ("here.csv", "here.csv: this file exists already; --force replaces it"),
+        ("folder", "cannot tell the format from the name"),
+        ("folder.csv", "this is a directory"),
+        ("nowhere/out.csv", "the folder nowhere does not exist"),
+        ("/proc/out.csv", "nothing can be written into /proc"),
+        ("out.xls", "cannot tell the format from the name"),
+    ],
+)
+def test_places_that_cannot_be_written_to(clicks: Path, tmp_path: Path, out: str, problem: str) -> None:
+    (tmp_path / "here.csv").write_text("old")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.csv").mkdir()
+    done = run("denoise", str(clicks), "--out", out, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert problem in done.stderr
+    assert "reading" not in done.stderr, "before any work"
+    assert (tmp_path / "here.csv").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "folder.csv", "here.csv"]
+
+
+def test_force(clicks: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("old")
+    assert run("denoise", str(clicks), "--out", str(out), "--force", "-q").returncode == 0
+    assert out.read_text().startswith("session,")
+
+
+@pytest.mark.parametrize("room", [100, 60_000])
+def test_a_disk_that_fills_up_leaves_the_old_file(clicks: Path, tmp_path: Path, room: int) -> None:
+    """In the middle of the checkpoint, and in the middle of the output."""
+    out = tmp_path / "out.csv"
+    out.write_text("old")
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+    how = {"environment": {"NUMBA_CACHE_DIR": str(tmp_path.parent / "numba")}, "preexec_fn": limited}
+    done = run("denoise", str(clicks), "--out", str(out), "--force", **how)
+    assert done.returncode == 2, done.stderr
+    assert "there is no room to write this" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert out.read_text() == "old"
+
+
+# ── taking up again ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
+    """SIGKILL at five moments; the file is whole or not there at any time, and in the end the same byte for byte."""
+    club = prorec.make_cinema(800, 600, seed=1).interactions
+    prorec.write_interactions(club, tmp_path / "clicks.csv")
+    words = [COMMAND, "denoise", "clicks.csv", "-m", "wrmf", "-p", "rank=32", "--rounds", "3", "--quiet"]
+    begin = time.monotonic()
+    subprocess.run([*words, "--out", "wanted.parquet"], cwd=tmp_path, check=True)
+    seconds = time.monotonic() - begin
+    wanted = (tmp_path / "wanted.parquet").read_bytes()
+    out, work = tmp_path / "out.parquet", tmp_path / ".out.parquet.prorec"
+    resumed_from = []
+    draw = random.Random(5)
+    for share in sorted(draw.uniform(0.3, 1.0) for _ in range(5)):
+        process = subprocess.Popen([*words, "--out", "out.parquet"], cwd=tmp_path)
+        deadline = time.monotonic() + share * seconds
+        while time.monotonic() < deadline and process.poll() is None:
+            assert not out.exists() or out.read_bytes() == wanted
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        resumed_from.append((work / "round.npz").exists())
+        assert not out.exists() or out.read_bytes() == wanted
+        if not out.exists() or work.exists():
+            subprocess.run([*words, "--out", "out.parquet", "--resume"], cwd=tmp_path, check=True)
+        assert out.read_bytes() == wanted
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.csv", "out.parquet", "wanted.parquet"]
+        out.unlink()
+    assert any(resumed_from), "at least one was killed after its first round"
+
+
+def test_resuming_a_different_run_is_refused(clicks: Path, tmp_path: Path) -> None:
+    work = tmp_path / ".out.csv.prorec"
+    log = prorec.read_interactions(clicks, duplicates="max")
+    prorec.ProRec(NCE(rank=20)).fit(log, checkpoint=work)
+    done = run("denoise", str(clicks), "-o", str(tmp_path / "out.csv"), "-p", "rank=19", "--resume")
+    assert done.returncode == 2
+    assert "checkpoint of other parameters or other interactions" in done.stderr
+    assert work.exists(), "it may still be worth something"
+    assert run("denoise", str(clicks), "-o", str(tmp_path / "out.csv"), "-p", "rank=20", "--resume").returncode == 0
+    assert not work.exists()
+    assert run("denoise", str(clicks), "-o", "-", "--resume").returncode == 2

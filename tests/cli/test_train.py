@@ -1,0 +1,123 @@
+"""`prorec train`, `recommend` and `evaluate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+import prorec
+from prorec.models import WRMF
+from tests.cli.shell import run
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "clicks.csv"
+    club = prorec.make_cinema(200, 150, seed=3).interactions
+    prorec.write_interactions(club, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(clicks: Path) -> Path:
+    out = clicks.parent / "model"
+    done = run(
+        "train", str(clicks), "--model", "wrmf", "--denoise", "--out", str(out), "-p", "rank=8", "--gamma", "0.2"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ProRec(model=WRMF(rank=8" in done.stdout
+    return out
+
+
+def test_train_and_recommend(clicks: Path, folder: Path, tmp_path: Path) -> None:
+    log = prorec.read_interactions(clicks)
+    wanted = prorec.ProRec(WRMF(rank=8), gamma=0.2).fit(log).recommend(log.users, k=4).to_table()
+    done = run("recommend", str(folder), "-k", "4", "--out", str(tmp_path / "recs.parquet"))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    got = pq.read_table(tmp_path / "recs.parquet")
+    assert got.column_names == ["user", "rank", "item", "score"]
+    assert got.select(["user", "rank", "item"]).equals(wanted.select(["user", "rank", "item"]))
+    np.testing.assert_allclose(got["score"].to_numpy(), wanted["score"].to_numpy(), rtol=1e-4)
+    some = run("recommend", str(folder), "-k", "2", "-u", "3", "-u", "7").stdout
+    assert [line.split(",")[0] for line in some.splitlines()] == ["user", "3", "3", "7", "7"]
+
+
+def test_train_without_denoising(clicks: Path, tmp_path: Path) -> None:
+    done = run("train", str(clicks), "--out", str(tmp_path / "plain"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["interactions"] == len(prorec.read_interactions(clicks))
+    model = prorec.load(tmp_path / "plain")
+    assert type(model).__name__ == "NCE"
+    assert model.rank == 37, "a quarter of 150 items at most"  # type: ignore[attr-defined]
+
+
+def test_what_train_and_recommend_refuse(clicks: Path, folder: Path, tmp_path: Path) -> None:
+    before = (folder / "model.json").read_text()
+    for words, problem in (
+        (("train", str(clicks), "--out", str(folder)), "this folder is not empty; --force replaces the model in it"),
+        (("train", str(clicks), "--out", str(clicks)), "this is a file; a folder was expected"),
+        (("train", str(clicks), "--out", "/proc/model"), "nothing can be written into /proc"),
+        (("train", str(clicks), "--out", str(tmp_path / "m"), "--model", "wmrf"), "did you mean 'wrmf'?"),
+        (("train", str(tmp_path / "none.csv"), "--out", str(tmp_path / "m")), "there is no such file"),
+        (("recommend", str(tmp_path)), "there is no model here"),
+        (("recommend", str(folder), "-k", "0"), "k must be a whole number from 1 to the number of items"),
+        (("recommend", str(folder), "-u", "999"), "user 999 is not among"),
+        (("recommend", str(folder), "-u", "ann"), "users are whole numbers in this model; got 'ann'"),
+        (("recommend", str(folder), "--out", str(clicks)), "this file exists already"),
+    ):
+        done = run(*words)
+        assert done.returncode == 2, words
+        assert problem in done.stderr
+        assert "Traceback" not in done.stderr
+    assert (folder / "model.json").read_text() == before
+    assert not (tmp_path / "m").exists()
+
+
+def test_evaluate(clicks: Path) -> None:
+    words = ("evaluate", str(clicks), "--models", "popularity,nce,nce+prorec", "--seeds", "2", "-p", "nce.rank=8")
+    done = run(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [row["model"] for row in rows] == ["popularity", "nce", "nce+prorec"]
+    log = prorec.read_interactions(clicks)
+    values = []
+    for seed in range(2):
+        parts = prorec.split_by_user(log, (0.7, 0.3), seed=seed)
+        model = prorec.ProRec(prorec.models.NCE(rank=8)).fit(parts.train)
+        values.append(prorec.evaluate(model, parts.test, k=5).mean["ndcg@5"])
+    assert rows[2]["mean"]["ndcg@5"] == pytest.approx(np.mean(values), rel=1e-6)
+    change = rows[2]["difference"]["ndcg@5"]
+    assert change["absolute"] == pytest.approx(rows[2]["mean"]["ndcg@5"] - rows[0]["mean"]["ndcg@5"])
+    assert change["low"] < change["absolute"] < change["high"]
+    shown = run(*words).stdout
+    assert f"{rows[2]['mean']['ndcg@5']:.4f}" in shown
+    assert "2 random splits" in shown
+
+
+def test_what_evaluate_refuses(clicks: Path) -> None:
+    for words, problem in (
+        (("--models", "nce,nec"), "there is no model called 'nec'; did you mean 'nce'?"),
+        (("--models", "nce+magic"), "behind + there can be prorec; got 'nce+magic'"),
+        (("-p", "rank=5"), "a parameter here belongs to a model, as in nce.rank=5"),
+        (("-p", "wrmf.rank=5"), "there are parameters for wrmf, which is not among the models"),
+        (("--seeds", "0"), "seeds must be a whole number of at least 1"),
+        (("-k", "100000"), "k"),
+        (("--metrics", "own"), "metrics must be one of"),
+    ):
+        done = run("evaluate", str(clicks), *words)
+        assert done.returncode == 2, (words, done.stderr)
+        assert problem in done.stderr
+
+
+def test_get_a_data_set_as_a_file(tmp_path: Path, no_data: Path) -> None:
+    out = tmp_path / "clicks.csv"
+    assert run("datasets", "get", "cinema", "--out", str(out)).returncode == 0
+    assert pacsv.read_csv(out).num_rows == len(prorec.load_dataset("cinema"))
+    done = run("datasets", "get", "cinema", "--out", str(out))
+    assert done.returncode == 2
+    assert "exists already" in done.stderr

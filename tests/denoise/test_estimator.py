@@ -1,0 +1,424 @@
+"""ProRec against Algorithm 1 written out in dense arrays; what it answers, refuses, keeps and takes up again."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ot
+import pytest
+import torch
+from implicit.cpu.als import AlternatingLeastSquares
+from scipy.sparse import csr_array
+from scipy.special import expit
+
+import prorec
+from prorec import Factors, InputError, Interactions, ProRec
+from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity
+from prorec.transport import top
+from tests.models.test_all import SMALL, clicks, made
+
+torch.set_num_threads(1)
+
+
+def scores_of(model: Model) -> np.ndarray:
+    scores = model.scores_
+    if not isinstance(scores, Factors):
+        return np.asarray(scores(np.arange(model.interactions_.n_users)), dtype=float)
+    product = scores.users.astype(float) @ scores.items.astype(float).T
+    product = product if scores.item_bias is None else product + scores.item_bias
+    return expit(product) if scores.link == "sigmoid" else product
+
+
+def dense_plan(scores: np.ndarray, p: np.ndarray, q: np.ndarray, gamma: float, how: str) -> np.ndarray:
+    if how == "relaxed":
+        kernel = np.exp(scores / gamma)
+        return np.maximum(kernel * (p / kernel.sum(axis=0)), kernel * (q / kernel.sum(axis=1))[:, None])
+    if how == "sinkhorn":
+        return ot.bregman.sinkhorn_log(q, p, -scores, gamma, numItermax=20_000, stopThr=1e-10)
+    return ot.emd(q, p, -scores - (-scores).min())
+
+
+def dense_threshold(shares: np.ndarray, threshold: Any) -> np.ndarray:
+    values = []
+    for row in shares:
+        ordered = np.sort(row)[::-1]
+        if threshold == "none":
+            values.append(0.0)
+        elif threshold == "personal":
+            errors = [
+                len(a) * a.var() + len(b) * b.var()
+                for a, b in ((ordered[:eta], ordered[eta:]) for eta in range(1, len(ordered)))
+            ]
+            values.append(ordered[int(np.argmin(np.round(errors, 14)))])
+        else:
+            values.append(ordered[threshold.k - 1])
+    return np.array(values)
+
+
+def by_definition(model: Model, data: Interactions, **how: Any) -> np.ndarray:
+    """The weights after all rounds, with everything of size users × items in memory."""
+    x = original = data.matrix.toarray().astype(float)
+    p, q = x.sum(axis=0) / x.sum(), x.sum(axis=1) / x.sum()
+    if how["marginals"] == "uniform":
+        p, q = np.full_like(p, 1 / len(p)), np.full_like(q, 1 / len(q))
+    for _ in range(how["rounds"]):
+        fitted = type(model)(**model.parameters()).fit(data.with_weights(x[original > 0]))
+        plan = dense_plan(scores_of(fitted), p, q, how["gamma"], how["transport"])
+        shares = plan / np.maximum(plan.sum(axis=1, keepdims=True), 1e-300)
+        r = expit(how["beta"] * (shares - dense_threshold(shares, how["threshold"])[:, None]))
+        x = how["lam"] * x + (1 - how["lam"]) * r * (original if how["anchored"] else x)
+    return x[original > 0]
+
+
+DEFAULTS: dict[str, Any] = {
+    "transport": "relaxed",
+    "threshold": "personal",
+    "gamma": 0.2,
+    "beta": 20.0,
+    "lam": 0.5,
+    "rounds": 2,
+    "anchored": False,
+    "marginals": "popularity",
+}
+
+
+def without_idle() -> Interactions:
+    return clicks().without_empty()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"anchored": True, "rounds": 3},
+        {"transport": "sinkhorn"},
+        {"transport": "emd", "rounds": 1},
+        {"threshold": top(4)},
+        {"threshold": "none"},
+        {"marginals": "uniform"},
+        {"gamma": 0.05, "beta": 5.0, "lam": 0.25},
+        {"lam": 1.0},
+    ],
+    ids=str,
+)
+def test_every_row_of_the_ablation_by_definition(change: dict[str, Any]) -> None:
+    data, how = without_idle(), DEFAULTS | change
+    model = SVD(rank=3)
+    got = ProRec(model, **how).fit(data)
+    np.testing.assert_allclose(got.weights_.data, by_definition(model, data, **how), atol=2e-4)
+
+
+@pytest.mark.parametrize("kind", [NCE, WRMF, EASE, Popularity, CDAE, VAE])
+def test_every_model_by_definition(kind: type[Model]) -> None:
+    data = without_idle()
+    model = made(kind)
+    # Popularity's scores are counts, a network's are logits or probabilities: γ goes with them.
+    gamma = 10.0 if kind is Popularity else 1.0 if kind is VAE else 0.2
+    how = DEFAULTS | {"gamma": gamma, "rounds": 1}
+    got = ProRec(model, **how).fit(data)
+    np.testing.assert_allclose(got.weights_.data, by_definition(model, data, **how), atol=2e-4)
+    assert got.recommend(data.users[:2], k=3).ranked.shape == (2, 3)
+
+
+def test_a_model_of_somebody_else() -> None:
+    data = without_idle()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about threads of BLAS
+        als = AlternatingLeastSquares(4, iterations=3, random_state=0, num_threads=1)
+    first, second = (ProRec(als, rounds=2).fit(data) for _ in range(2))
+    np.testing.assert_allclose(first.weights_.data, second.weights_.data, atol=1e-5)
+    assert als.user_factors is None, "the model that was given stays as it is"
+    assert first.model_.fitted_.user_factors.shape == (data.n_users, 4)  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="cannot be saved here"):
+        first.save("nowhere")
+
+
+def test_the_model_given_is_not_changed() -> None:
+    model = NCE(rank=3)
+    ProRec(model).fit(clicks())
+    assert not hasattr(model, "learned_")
+
+
+# ── rounds ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_compounding_ends_at_zero_and_anchoring_does_not() -> None:
+    data = clicks()
+    compounding = ProRec(NCE(rank=3), rounds=60, gamma=0.2).fit(data)
+    anchored = ProRec(NCE(rank=3), rounds=60, gamma=0.2, anchored=True).fit(data)
+    assert compounding.history_[-1].mass_kept < 1e-3
+    assert anchored.history_[-1].mass_kept > 0.2
+    assert anchored.converged_
+    assert anchored.history_[-1].change <= 1e-3 < anchored.history_[-2].change
+    assert len(anchored.history_) < 61
+
+
+def test_history_links_up() -> None:
+    history = ProRec(WRMF(rank=3), rounds=3).fit(clicks()).history_
+    assert [each.number for each in history] == [0, 1, 2, 3]
+    assert history[0].loss_before is None
+    assert history[0].relabelling_decreased is None
+    for before, after in pairwise(history):
+        assert after.loss_before == before.loss_refitted
+        assert after.mass_kept <= before.mass_kept
+    assert all(each.fit_seconds > 0 for each in history)
+
+
+def test_loss_may_go_up_and_that_is_said() -> None:
+    """Proposition 2 is for models that minimise L; popularity does not."""
+    history = ProRec(Popularity(), rounds=1).fit(clicks()).history_
+    assert history[1].relabelling_decreased is False
+
+
+def test_warm_start_begins_with_the_last_model() -> None:
+    data = clicks()
+    cold = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0)).fit(data)
+    warm = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0), warm_start=True).fit(data)
+    np.testing.assert_array_equal(cold.weights_.data, warm.weights_.data)
+    assert warm.history_[-1].loss_refitted.error < cold.history_[-1].loss_refitted.error
+    np.testing.assert_array_equal(
+        ProRec(NCE(rank=3), warm_start=True).fit(data).scores_.users, ProRec(NCE(rank=3)).fit(data).scores_.users
+    )
+
+
+# ── taking up again ─────────────────────────────────────────────────────────────────────────────────
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    "model", [NCE(rank=3), WRMF(rank=3), CDAE(**SMALL[CDAE])], ids=lambda model: type(model).__name__
+)
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_a_run_that_was_killed_comes_to_the_same_result(model: Model, warm_start: bool, tmp_path: Path) -> None:
+    data = clicks()
+    denoiser = ProRec(model, rounds=3, warm_start=warm_start)
+    calls: list[tuple[str, int, int]] = []
+    denoiser.fit(data, progress=lambda *report: calls.append(report))
+    wanted = denoiser.weights_.data, denoiser.recommend(data.users, k=5), denoiser.history_
+    for at in range(0, len(calls), 5):
+        folder = tmp_path / str(at)
+        count = iter(range(len(calls) + 1))
+
+        def progress(*_: object, count: Any = count, at: int = at) -> None:
+            if next(count) == at:
+                raise Killed
+
+        again = ProRec(model, rounds=3, warm_start=warm_start)
+        with pytest.raises(Killed):
+            again.fit(data, checkpoint=folder, progress=progress)
+        again.fit(data, checkpoint=folder)
+        np.testing.assert_array_equal(again.weights_.data, wanted[0])
+        np.testing.assert_array_equal(again.recommend(data.users, k=5).scores, wanted[1].scores)
+        assert [each.loss_refitted for each in again.history_] == [each.loss_refitted for each in wanted[2]]
+        np.testing.assert_array_equal(again.thresholds_.kappa, denoiser.thresholds_.kappa)
+
+
+def test_rounds_that_are_done_are_not_done_again(tmp_path: Path) -> None:
+    data, stages = clicks(), []
+    ProRec(NCE(rank=3), rounds=2).fit(data, checkpoint=tmp_path)
+    ProRec(NCE(rank=3), rounds=2).fit(data, checkpoint=tmp_path, progress=lambda what, *_: stages.append(what))
+    assert set(stages) == {"fitting NCE, round 2"}
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    data = clicks()
+    ProRec(NCE(rank=3)).fit(data, checkpoint=tmp_path)
+    others = (
+        (ProRec(NCE(rank=4)), data),
+        (ProRec(NCE(rank=3), lam=0.4), data),
+        (ProRec(SVD(rank=3)), data),
+        (ProRec(NCE(rank=3)), clicks(seed=1)),
+    )
+    for denoiser, of in others:
+        with pytest.raises(InputError, match="checkpoint of other parameters or other interactions"):
+            denoiser.fit(of, checkpoint=tmp_path)
+    path = tmp_path / "round.npz"
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(InputError, match=r"round\.npz: this checkpoint is damaged; remove it to start anew"):
+        ProRec(NCE(rank=3)).fit(data, checkpoint=tmp_path)
+
+
+# ── what came out ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def cinema() -> prorec.Interactions:
+    return prorec.make_cinema(300, 200, seed=2).interactions
+
+
+@pytest.fixture(scope="module")
+def denoised(cinema: Interactions) -> ProRec:
+    return ProRec(NCE(rank=20, regularization=10.0)).fit(cinema)
+
+
+def test_noise_table(denoised: ProRec, cinema: Interactions) -> None:
+    table = denoised.noise_table("pandas")
+    assert list(table) == ["user", "item", "name", "weight", "noise_probability", "flagged", "share", "threshold"]
+    assert len(table) == len(cinema)
+    assert (table.noise_probability.diff().dropna() <= 0).all()
+    assert table.noise_probability.between(0, 1).all()
+    assert (table.flagged == (table.noise_probability > 0.5)).all()
+    assert len(set(zip(table.user, table.item, strict=True))) == len(cinema)
+    first = table.iloc[0]
+    row, column = cinema.user_positions([first.user])[0], cinema.item_positions([first["item"]])[0]
+    assert denoised.weights_[row, column] == pytest.approx(first.weight)
+    assert cinema.item_names is not None
+    assert first["name"] == cinema.item_names[column]
+
+
+def test_planted_mistakes_are_found_better_than_by_chance() -> None:
+    club = prorec.make_cinema(seed=0)
+    denoiser = ProRec(NCE(rank=20)).fit(club.interactions)
+    found = prorec.detection_metrics(denoiser.noise_probability_, club.is_mistake)
+    assert found["auroc"] > 0.75
+    flagged = denoiser.flagged_
+    assert club.is_mistake[flagged].mean() > 2 * club.is_mistake.mean()
+
+
+def test_explain(denoised: ProRec, cinema: Interactions) -> None:
+    user = cinema.users[int(np.argmax(cinema.activity))]
+    table = denoised.explain(user, "pandas")
+    own = cinema.items[cinema.matrix[[int(np.argmax(cinema.activity))]].indices]
+    assert sorted(table["item"]) == sorted(own)
+    assert (table.noise_probability.diff().dropna() <= 0).all()
+    factors = denoised.scores_.items
+    unit = factors / np.maximum(np.linalg.norm(factors, axis=1, keepdims=True), 1e-12)
+    for _, row in table.iterrows():
+        at = cinema.item_positions([row["item"]])[0]
+        others = [item for item in own if item != row["item"]]
+        likeness = unit[cinema.item_positions(others)] @ unit[at]
+        assert row["for"] == others[int(np.argmax(likeness))]
+        assert row["for_likeness"] == pytest.approx(likeness.max(), abs=1e-5)
+        assert row["against"] == others[int(np.argmin(likeness))]
+    with pytest.raises(InputError, match="user 999 is not among"):
+        denoised.explain(999)
+
+
+def test_explain_one_click_and_none() -> None:
+    data = Interactions.from_matrix(csr_array([[1.0, 1, 1, 0], [0, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]]))
+    denoiser = ProRec(EASE(regularization=1.0)).fit(data)
+    alone = denoiser.explain(1)
+    assert alone.column("for").to_pylist() == [None]
+    assert alone.column("against_likeness").to_pylist() == [None]
+    assert denoiser.explain(3).num_rows == 0
+
+
+def test_what_was_clicked_is_not_recommended_back(denoised: ProRec, cinema: Interactions) -> None:
+    recommended = denoised.recommend(cinema.users, k=5).ranked
+    seen = cinema.matrix.toarray() > 0
+    assert not any(seen[user, items[items >= 0]].any() for user, items in enumerate(recommended))
+    nothing_left = ProRec(SVD(rank=3), beta=1e6, lam=0.0, gamma=0.01).fit(clicks())
+    assert (nothing_left.weights_.data < 1e-6).any()
+    ranked = nothing_left.recommend(nothing_left.interactions_.users, k=5).ranked
+    seen = clicks().matrix.toarray() > 0
+    assert not any(seen[user, items[items >= 0]].any() for user, items in enumerate(ranked))
+
+
+def test_users_and_items_without_interactions() -> None:
+    data = clicks()
+    denoiser = ProRec(NCE(rank=3)).fit(data)
+    assert np.isfinite(denoiser.weights_.data).all()
+    assert denoiser.recommend(data.users[-1:], k=3).ranked.shape == (1, 3)
+
+
+@pytest.mark.parametrize("threshold", ["personal", "none", top(3)])
+def test_saved_and_loaded(threshold: Any, tmp_path: Path, cinema: Interactions) -> None:
+    denoiser = ProRec(NCE(rank=8), rounds=2, threshold=threshold, gamma=0.3).fit(cinema)
+    denoiser.save(tmp_path / "kept")
+    again = prorec.load(tmp_path / "kept")
+    assert isinstance(again, ProRec)
+    assert again == denoiser, "parameters"
+    assert again.history_ == denoiser.history_
+    assert again.converged_ == denoiser.converged_
+    assert again.noise_table().equals(denoiser.noise_table().drop_columns(["name"])), "but for names"
+    np.testing.assert_array_equal(again.recommend(cinema.users).ranked, denoiser.recommend(cinema.users).ranked)
+    assert again.explain(cinema.users[0]).num_rows
+    again.fit(cinema)
+    np.testing.assert_array_equal(again.weights_.data, denoiser.weights_.data)
+
+
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    ProRec(NCE(rank=3)).fit(clicks()).save(tmp_path)
+    about = (tmp_path / "model.json").read_text()
+    for old, new, problem in (
+        ('"kind": "NCE"', '"kind": "Nope"', "a model of the kind 'Nope' is not known"),
+        ('"history"', '"story"', "incomplete or damaged"),
+        ('"lam"', '"lamb"', "incomplete or damaged"),
+    ):
+        assert old in about
+        (tmp_path / "model.json").write_text(about.replace(old, new))
+        with pytest.raises(InputError, match=problem):
+            prorec.load(tmp_path)
+
+
+def test_tuned_like_any_model() -> None:
+    parts = prorec.split_by_user(prorec.make_cinema(300, 200, seed=2).interactions, (0.5, 0.2, 0.3))
+    tuned = prorec.tune(ProRec(NCE(rank=8)), parts.train, parts.valid, {"lam": [0.5, 1.0], "gamma": [0.1, "auto"]})
+    assert len(tuned.trials) == 4
+    assert tuned.best.fit(parts.train).gamma_ > 0  # type: ignore[attr-defined]
+
+
+# ── what is refused ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"transport": "teleport"}, "transport must be one of 'relaxed', 'sinkhorn', 'emd', got 'teleport'"),
+        ({"threshold": "best"}, r"threshold must be 'personal', 'none' or top\(k\); got 'best'"),
+        ({"threshold": 5}, r"threshold must be 'personal', 'none' or top\(k\); got 5"),
+        ({"gamma": 0}, "gamma must be above 0, or 'auto'; got 0"),
+        ({"gamma": "large"}, "gamma must be one of 'auto', got 'large'"),
+        ({"gamma": float("nan")}, "gamma must be a finite number; got nan"),
+        ({"beta": -1}, "beta must be a finite number of at least 0; got -1"),
+        ({"lam": 1.5}, "lam must be a finite number from 0 to 1; got 1.5"),
+        ({"rounds": 0}, "rounds must be a whole number of at least 1; got 0"),
+        ({"tolerance": -1}, "tolerance must be"),
+        ({"anchored": "yes"}, "anchored must be True or False; got 'yes'"),
+        ({"marginals": "equal"}, "marginals must be one of"),
+        ({"memory": 10}, "memory must be at least"),
+        ({"model": object()}, "model must have a fit method"),
+        ({"model": ProRec(NCE())}, "model must be a recommender"),
+        ({"model": NCE(rank=1000)}, "rank must be a whole number from 1 to the smaller side"),
+    ],
+)
+def test_parameters_out_of_range(given: dict[str, Any], problem: str) -> None:
+    calls: list[Any] = []
+    with pytest.raises(InputError, match=problem):
+        ProRec(**({"model": NCE(rank=3)} | given)).fit(clicks(), progress=lambda *what: calls.append(what))
+    assert not calls, "before the first fit"
+
+
+def test_data_that_means_nothing() -> None:
+    with pytest.raises(InputError, match="every user has one interaction only"):
+        ProRec(NCE(rank=2)).fit(csr_array(np.eye(5)))
+    with pytest.raises(InputError, match="no interaction to learn from"):
+        ProRec(NCE(rank=2)).fit(Interactions.from_matrix(csr_array(np.eye(5))).with_weights(np.zeros(5)))
+    with pytest.raises(InputError, match="weights must be from 0 to 1"):
+        ProRec(NCE(rank=2)).fit(csr_array(2 * np.ones((5, 5))))
+    with pytest.raises(InputError, match="Interactions or a sparse matrix"):
+        ProRec(NCE(rank=2)).fit("clicks.csv")  # type: ignore[arg-type]
+    large = Interactions.from_matrix(csr_array((np.ones(4), ([0, 0, 1, 1], [0, 1, 0, 1])), shape=(40_000, 40_000)))
+    with pytest.raises(InputError, match="for the exact plan of 40,000 × 40,000"):
+        ProRec(NCE(rank=2), transport="emd").fit(large)
+
+
+def test_nothing_to_ask_before_fit() -> None:
+    denoiser = ProRec(NCE())
+    for ask in (
+        lambda: denoiser.noise_table(),
+        lambda: denoiser.explain(1),
+        lambda: denoiser.recommend([1]),
+        lambda: denoiser.thresholds_,
+        lambda: denoiser.gamma_,
+        lambda: denoiser.save("nowhere"),
+    ):
+        with pytest.raises(InputError, match="has not learned anything yet"):
+            ask()

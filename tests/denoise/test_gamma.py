@@ -1,0 +1,46 @@
+"""γ goes with the scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from prorec import Factors, ProRec
+from prorec.denoise.gamma import automatic_gamma
+from prorec.models import Popularity
+from tests.models.test_all import clicks
+
+
+def scores_and_clicks(n_users: int = 40, n_items: int = 30) -> tuple[np.ndarray, csr_array]:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((n_users, n_items)), csr_array((rng.random((n_users, n_items)) < 0.2).astype(np.float32))
+
+
+def test_by_definition() -> None:
+    scores, observed = scores_and_clicks()
+    on_observed = scores[observed.toarray() > 0]
+    wanted = np.sqrt(np.mean((on_observed - scores.mean()) ** 2)) / 5
+    assert automatic_gamma(Factors(np.eye(40), scores.T), observed) == pytest.approx(wanted)
+    assert automatic_gamma(lambda rows: scores[rows], observed) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("shift", [0.0, 5.0])
+def test_scores_of_another_size_give_the_same_plan(scale: float, shift: float) -> None:
+    scores, observed = scores_and_clicks()
+    base = automatic_gamma(lambda rows: scores[rows], observed)
+    assert automatic_gamma(lambda rows: scale * (scores[rows] + shift), observed) == pytest.approx(scale * base)
+
+
+def test_a_sample_of_many_users_is_about_right() -> None:
+    scores, observed = scores_and_clicks(3000, 50)
+    on_observed = scores[observed.toarray() > 0]
+    wanted = np.sqrt(np.mean((on_observed - scores.mean()) ** 2)) / 5
+    assert automatic_gamma(lambda rows: scores[rows], observed) == pytest.approx(wanted, rel=0.05)
+
+
+def test_no_spread() -> None:
+    _, observed = scores_and_clicks()
+    assert automatic_gamma(lambda rows: np.full((len(rows), 30), 7.0), observed) == 1.0
+    assert np.isfinite(ProRec(Popularity()).fit(clicks()).weights_.data).all()

@@ -1,0 +1,67 @@
+"""L(X, U, V) against its definition, pair by pair."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import log_softmax
+
+from prorec import Factors
+from prorec.denoise.loss import LossOf
+from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model
+from tests.models.test_all import clicks, made
+
+torch.set_num_threads(1)
+
+
+def logits(model: Model) -> np.ndarray:
+    scores = model.scores_
+    if not isinstance(scores, Factors):
+        return np.asarray(scores(np.arange(model.interactions_.n_users)), dtype=float)
+    product = scores.users.astype(float) @ scores.items.astype(float).T
+    return product if scores.item_bias is None else product + scores.item_bias
+
+
+@pytest.mark.parametrize("kind", [SVD, NCE, WRMF, EASE, CDAE, VAE])
+def test_by_definition(kind: type[Model]) -> None:
+    data = clicks()
+    model = made(kind).fit(data)
+    weights = np.random.default_rng(0).random(len(data)).astype(np.float32)
+    x = data.with_weights(weights).matrix.toarray().astype(float)
+    s = logits(model)
+    if kind is CDAE:
+        y = 1 / (1 + np.exp(-s))
+        error = -(x * np.log(y) + (1 - x) * np.log(1 - y)).sum()
+    elif kind is VAE:
+        error = -(x * log_softmax(s, axis=1)).sum()
+    else:
+        error = ((x - s) ** 2).sum()
+    got = LossOf(model, data.matrix)(weights)
+    assert got.error == pytest.approx(error, rel=1e-4)
+    learned = {name: np.square(array.astype(float)).sum() for name, array in model.learned_.items()}
+    penalty = {
+        SVD: 0.0,
+        EASE: 0.0,
+        NCE: 1.0 * learned.get("items", 0),
+        WRMF: 1.0 * (learned.get("users", 0) + learned.get("items", 0)),
+    }
+    if kind in penalty:
+        assert got.penalty == pytest.approx(penalty[kind], rel=1e-6)
+    else:
+        assert 0 < got.penalty < got.error
+    assert got.total == got.error + got.penalty
+
+
+def test_nce_is_where_its_ridge_regression_ends() -> None:
+    """With U fixed, no other V has a smaller L: the penalty is on V, and the right one."""
+    data = clicks()
+    model = made(NCE).fit(data)
+    best = LossOf(model, data.matrix)(data.matrix.data).total
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        other = made(NCE).fit(data)
+        other.learned_["items"] = model.learned_["items"] + 0.01 * rng.standard_normal(
+            model.learned_["items"].shape
+        ).astype(np.float32)
+        assert LossOf(other, data.matrix)(data.matrix.data).total > best
