@@ -176,8 +176,8 @@ def _show(about: dict[str, Any], console: Console) -> None:
         f"users with {about['items']:,} items."
     )
     found = (
-        f"{about['flagged_rows']:,} rows ({share:.1%}) are flagged: the plan thinks less of them than of an average "
-        "item for that user. A list to look at, not a verdict."
+        f"{about['flagged_rows']:,} rows ({share:.1%}) are flagged: if one click in ten is random, these rather are "
+        "than not. A list to look at, not a verdict."
     )
     console.print(Text(looked), soft_wrap=True)
     console.print(Text(found), soft_wrap=True)

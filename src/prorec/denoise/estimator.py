@@ -38,6 +38,9 @@ Progress = Callable[[str, int, int], object]
 """Called with what is being done, how much of it is done, and how much there is."""
 
 
+_AT_RANDOM = 0.1
+
+
 class Thresholds(NamedTuple):
     """Each user's threshold, in the order of `interactions_.users`."""
 
@@ -187,15 +190,16 @@ class ProRec(Model):
 
     @property
     def noise_probability_(self) -> NDArray[np.float32]:
-        """For each interaction, in the order of `interactions_.matrix.data`: 1 / (1 + N·ρ), with N items.
+        """For each interaction, in the order of `interactions_.matrix.data`: ε/N / (ε/N + (1 − ε)·ρ), with N items.
 
-        If half of all clicks were drawn from their user's row of the plan and half at random from all items, this would
-        be the probability that a click with share ρ was one of the latter. An average item of the row, ρ = 1/N, has ½.
-        It orders clicks; it is not calibrated, since the plan comes from a model that has seen them.
+        If one click in ten (ε = .1) were drawn at random from all items and the others from their user's row of the
+        plan, this would be the probability that a click with share ρ was one of the former. It orders clicks; it is not
+        calibrated, since nobody knows ε, and the plan comes from a model that has seen the clicks.
         """
         self._fitted()
         shares = self.matching_.shares.astype(np.float64)
-        return np.asarray(1 / (1 + self.interactions_.n_items * shares), dtype=np.float32)
+        odds = (1 - _AT_RANDOM) / _AT_RANDOM * self.interactions_.n_items * shares
+        return np.asarray(1 / (1 + odds), dtype=np.float32)
 
     @property
     def flagged_(self) -> NDArray[np.bool_]:
