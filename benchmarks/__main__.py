@@ -9,12 +9,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import metrics, models, reading, transport
+from benchmarks import denoise, metrics, models, reading, transport
 
 
 def main() -> None:
     """Measure one after the other; nothing is asserted, the table says what is over its limit."""
-    ratios = [ratio for module in (metrics, reading, transport, models) for ratio in module.measure()]
+    ratios = [ratio for module in (metrics, reading, transport, models, denoise) for ratio in module.measure()]
     table = Table("work / against", "ratio", "at most", "", box=None, pad_edge=False)
     for column in table.columns[1:3]:
         column.justify = "right"

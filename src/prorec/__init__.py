@@ -1,5 +1,6 @@
 """Find the clicks that don't belong, and train recommenders that are not misled by them."""
 
+import prorec._threads  # noqa: F401 - before numpy, see there
 from prorec import models, transport
 from prorec.data.cinema import make_cinema
 from prorec.data.noise import inject_noise

@@ -15,9 +15,16 @@ def test_demo_ends_with_something_a_person_can_read(no_data: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "1,000 users, 800 films" in done.stdout
     assert "mistake" in done.stdout
-    result = prorec.split_by_user(prorec.load_dataset("cinema"), (0.5, 0.2, 0.3))
-    scored = prorec.evaluate(prorec.models.Popularity().fit(result.train_and_valid), result.test, k=10)
-    assert f"{scored.mean['ndcg@10']:.4f}" in done.stdout
+    club = prorec.make_cinema()
+    denoiser = prorec.ProRec(prorec.models.NCE(rank=20)).fit(club.interactions)
+    found = int((denoiser.flagged_ & club.is_mistake).sum())
+    assert f"{found:,}" in done.stdout, "how much of the planted noise was found"
+    auroc = prorec.detection_metrics(denoiser.noise_probability_, club.is_mistake)["auroc"]
+    assert f"{auroc:.0%} of the time (AUROC)" in " ".join(done.stdout.replace("│", " ").split())
+    parts = prorec.split_by_user(club.interactions, (0.7, 0.3))
+    test = parts.test.select(parts.test.columns["origin"] != 2)
+    scored = prorec.evaluate(prorec.ProRec(prorec.models.NCE(rank=20)).fit(parts.train), test, k=10)
+    assert f"{scored.mean['ndcg@10']:.4f}" in done.stdout, "and what recommendation gained"
     assert "nan" not in done.stdout
     assert run("demo").stdout == done.stdout, "the same every time"
     assert run("demo", "--seed", "1").stdout != done.stdout

@@ -174,6 +174,24 @@ def test_loss_may_go_up_and_that_is_said() -> None:
     assert history[1].relabelling_decreased is False
 
 
+def test_weights_without_a_last_fit(tmp_path: Path) -> None:
+    data = clicks()
+    whole, alone = ProRec(NCE(rank=3), rounds=2).fit(data), ProRec(NCE(rank=3), rounds=2).fit(data, refit=False)
+    assert alone.noise_table().equals(whole.noise_table())
+    assert alone.history_[1].loss_refitted == whole.history_[1].loss_refitted
+    assert alone.history_[2].loss_refitted is None
+    assert alone.history_[2].refitting_decreased is None
+    asking = (
+        lambda: alone.recommend(data.users),
+        lambda: alone.explain(data.users[0]),
+        lambda: alone.save(tmp_path),
+        lambda: alone.scores_,
+    )
+    for ask in asking:
+        with pytest.raises(InputError, match="no model for the last weights"):
+            ask()
+
+
 def test_warm_start_begins_with_the_last_model() -> None:
     data = clicks()
     cold = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0)).fit(data)
@@ -264,13 +282,23 @@ def test_noise_table(denoised: ProRec, cinema: Interactions) -> None:
     assert len(table) == len(cinema)
     assert (table.noise_probability.diff().dropna() <= 0).all()
     assert table.noise_probability.between(0, 1).all()
-    assert (table.flagged == (table.noise_probability > 0.5)).all()
+    assert table.flagged.sum() == int(0.05 * len(cinema))
+    assert table.flagged[: table.flagged.sum()].all(), "the most suspicious"
+    assert denoised.noise_table(most=7).equals(denoised.noise_table().slice(0, 7))
+    assert denoised.noise_table(most=10**9).num_rows == len(cinema)
     assert len(set(zip(table.user, table.item, strict=True))) == len(cinema)
     first = table.iloc[0]
     row, column = cinema.user_positions([first.user])[0], cinema.item_positions([first["item"]])[0]
     assert denoised.weights_[row, column] == pytest.approx(first.weight)
     assert cinema.item_names is not None
     assert first["name"] == cinema.item_names[column]
+
+
+def test_equals_are_not_told_apart() -> None:
+    denoiser = ProRec(Popularity(), flag_share=0.3).fit(csr_array(np.ones((6, 4))))
+    assert not denoiser.flagged_.any()
+    denoiser.flag_share = 1.0
+    assert denoiser.flagged_.all()
 
 
 def test_planted_mistakes_are_found_better_than_by_chance() -> None:
@@ -381,6 +409,7 @@ def test_tuned_like_any_model() -> None:
         ({"lam": 1.5}, "lam must be a finite number from 0 to 1; got 1.5"),
         ({"rounds": 0}, "rounds must be a whole number of at least 1; got 0"),
         ({"tolerance": -1}, "tolerance must be"),
+        ({"flag_share": 1.1}, "flag_share must be a finite number from 0 to 1; got 1.1"),
         ({"anchored": "yes"}, "anchored must be True or False; got 'yes'"),
         ({"marginals": "equal"}, "marginals must be one of"),
         ({"memory": 10}, "memory must be at least"),

@@ -42,6 +42,7 @@ def denoise(
     anchored: options.Anchored = False,
     marginals: options.MarginalsName = "popularity",
     warm_start: options.WarmStart = False,
+    flag_share: Annotated[float, typer.Option(help="The share of interactions to flag, the most suspicious.")] = 0.05,
     drop: Annotated[bool, typer.Option("--drop", help="Write only the rows that are not flagged.")] = False,
     user_col: options.UserColumn = None,
     item_col: options.ItemColumn = None,
@@ -75,6 +76,7 @@ def denoise(
         anchored=anchored,
         marginals=marginals,  # type: ignore[arg-type]
         warm_start=warm_start,
+        flag_share=flag_share,
     )
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
@@ -87,7 +89,8 @@ def denoise(
                 given = read_log(path, **columns)
             report("reading", 1, 1)
             denoiser.model = sized(denoiser.model, given.interactions.matrix.shape, parameters)
-            denoiser.fit(given.interactions, checkpoint=work, progress=report)
+            # The weights are what is written; a model that has learned from them would only be thrown away.
+            denoiser.fit(given.interactions, refit=False, checkpoint=work, progress=report)
             written = _write(given, denoiser, out, format, work, drop=drop)
     except BaseException:
         if work is not None and not any(work.glob("round.npz")) and not any(work.glob("fit-*")):
@@ -147,7 +150,7 @@ def _write(given: Log, denoiser: ProRec, out: str, kind: str, work: Path | None,
 def _summary(given: Log, denoiser: ProRec, out: str, written: int, seconds: float) -> dict[str, Any]:
     flagged = denoiser.flagged_[given.places]
     known = denoiser.interactions_
-    top = denoiser.noise_table().slice(0, _SHOWN)
+    top = denoiser.noise_table(most=_SHOWN)
     last = denoiser.history_[-1]
     return {
         "rows": given.table.num_rows,
@@ -157,7 +160,7 @@ def _summary(given: Log, denoiser: ProRec, out: str, written: int, seconds: floa
         "flagged_rows": int(flagged.sum()),
         "rows_written": written,
         "out": out,
-        "model": type(denoiser.model_).__name__,
+        "model": str(denoiser.model),
         "gamma": last.gamma,
         "rounds": last.number,
         "converged": denoiser.converged_,
@@ -176,8 +179,8 @@ def _show(about: dict[str, Any], console: Console) -> None:
         f"users with {about['items']:,} items."
     )
     found = (
-        f"{about['flagged_rows']:,} rows ({share:.1%}) are flagged: if one click in ten is random, these rather are "
-        "than not. A list to look at, not a verdict."
+        f"{about['flagged_rows']:,} rows ({share:.1%}) are flagged, the most suspicious: a list to look at, not a "
+        "verdict (--flag-share makes it longer or shorter)."
     )
     console.print(Text(looked), soft_wrap=True)
     console.print(Text(found), soft_wrap=True)

@@ -94,6 +94,8 @@ class ProRec(Model):
     """How much mass each user sends and each item receives."""
     warm_start: bool = False
     """Whether the model starts from the last round's, where it learns in steps (WRMF, CDAE, VAE)."""
+    flag_share: float = 0.05
+    """The share of interactions to flag, the most suspicious."""
     memory: float = MEMORY
     """How many bytes of blocks of users × items may be in memory at once."""
 
@@ -105,6 +107,7 @@ class ProRec(Model):
         self,
         interactions: Interactions | csr_array,
         *,
+        refit: bool = True,
         checkpoint: str | Path | None = None,
         progress: Progress | None = None,
     ) -> Self:
@@ -113,6 +116,8 @@ class ProRec(Model):
         Parameters
         ----------
         interactions : interactions, or a sparse matrix of weights in [0, 1], users × items
+        refit : whether the model learns from the last weights too; without, there are weights but nothing to recommend
+            with, and the last round has no loss after refitting
         checkpoint : a folder to keep the latest round in. If it has one of the same denoiser on the same interactions,
             the run goes on from there and comes to the same result.
         progress : called with what is being done, how much of it is done, and how much there is
@@ -121,20 +126,20 @@ class ProRec(Model):
         model = wrap(self.model)
         self._check(known, model)
         run = _Run(self, model, known, checkpoint, progress or (lambda *_: None))
-        run.go()
+        run.go(refit=refit)
         self._take(known, run.model, run.weights, run.matching, run.history, run.converged)
         return self
 
     def _take(
         self,
         known: Interactions,
-        model: Model,
+        model: Model | None,
         weights: NDArray[np.float32],
         matching: Matching,
         history: list[Round],
         converged: bool,
     ) -> None:
-        self.interactions_, self.model_ = known, model
+        self.interactions_, self._model = known, model
         self.matching_, self.history_, self.converged_ = matching, history, converged
         self.weights_ = _like(known.matrix, weights)
         self.learned_ = {
@@ -157,6 +162,7 @@ class ProRec(Model):
         number("lam", self.lam, 0, 1)
         whole("rounds", self.rounds, 1)
         number("tolerance", self.tolerance, 0)
+        number("flag_share", self.flag_share, 0, 1)
         for name in ("anchored", "warm_start"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} must be True or False; got {shown(getattr(self, name))}")
@@ -177,6 +183,14 @@ class ProRec(Model):
     # ── what came out ───────────────────────────────────────────────────────────────────────────────
 
     @property
+    def model_(self) -> Model:
+        """The model of the last round."""
+        self._fitted()
+        if self._model is None:
+            raise InputError("there is no model for the last weights: fit was told not to make one (refit=False)")
+        return self._model
+
+    @property
     def thresholds_(self) -> Thresholds:
         """Each user's κ and threshold, in the last round."""
         self._fitted()
@@ -194,7 +208,7 @@ class ProRec(Model):
 
         If one click in ten (ε = .1) were drawn at random from all items and the others from their user's row of the
         plan, this would be the probability that a click with share ρ was one of the former. It orders clicks; it is not
-        calibrated, since nobody knows ε, and the plan comes from a model that has seen the clicks.
+        calibrated: nobody knows ε, and the plan comes from a model that has seen the clicks and knows some by heart.
         """
         self._fitted()
         shares = self.matching_.shares.astype(np.float64)
@@ -203,16 +217,24 @@ class ProRec(Model):
 
     @property
     def flagged_(self) -> NDArray[np.bool_]:
-        """For each interaction, whether its noise probability is above ½."""
-        return self.noise_probability_ > 0.5
+        """For each interaction, whether it is among the `flag_share` with the largest noise probability.
 
-    def noise_table(self, kind: TableKind = "pyarrow") -> Any:
-        """One row per interaction, most suspicious first.
+        Equals are not told apart: rather all of them are left alone.
+        """
+        suspicion = self.noise_probability_
+        most = int(self.flag_share * len(suspicion))
+        if most >= len(suspicion):
+            return np.ones(len(suspicion), dtype=bool)
+        next_one = len(suspicion) - 1 - most
+        return np.asarray(suspicion > np.partition(suspicion, next_one)[next_one])
+
+    def noise_table(self, kind: TableKind = "pyarrow", *, most: int | None = None) -> Any:
+        """One row per interaction, most suspicious first; only so many of them, if `most` says so.
 
         Columns: user, item, name (if items have names), weight, noise_probability, flagged, share (ρ), threshold (ρ_κ).
         """
         self._fitted()
-        return noise_table(self, kind)
+        return noise_table(self, kind, None if most is None else whole("most", most, 1))
 
     def explain(self, user: Any, kind: TableKind = "pyarrow") -> Any:
         """One user's interactions, most suspicious first, and what speaks for and against each.
@@ -228,22 +250,18 @@ class ProRec(Model):
     @property
     def scores_(self) -> Factors | Callable[[NDArray[np.intp]], NDArray[np.float32]]:
         """The scores of the last model."""
-        self._fitted()
         return self.model_.scores_
 
     def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True) -> Recommendations:
         """As the last model does. What a user has interacted with is left out, whatever became of its weight."""
-        self._fitted()
         return self.model_.recommend(users, k, exclude_seen=exclude_seen)
 
     def recommend_new(self, baskets: Any, k: int = 10) -> Recommendations:
         """As the last model does."""
-        self._fitted()
         return self.model_.recommend_new(baskets, k)
 
     def similar_items(self, items: Any, k: int = 10) -> Recommendations:
         """As the last model does."""
-        self._fitted()
         return self.model_.similar_items(items, k)
 
     # ── keeping ─────────────────────────────────────────────────────────────────────────────────────
@@ -260,12 +278,12 @@ class ProRec(Model):
         """Write the denoiser, its model, weights and thresholds included; `prorec.load` reads it."""
         from prorec.models.storage import write_model
 
-        self._fitted()
+        model = self.model_
         about = self.parameters() | {
             "history": [each.to_dict() for each in self.history_],
             "converged": self.converged_,
         }
-        arrays = self.learned_ | {f"model.{name}": array for name, array in self.model_.learned_.items()}
+        arrays = self.learned_ | {f"model.{name}": array for name, array in model.learned_.items()}
         write_model(Path(folder), type(self).__name__, about, arrays, self.interactions_)
 
     @classmethod
@@ -309,11 +327,11 @@ class _Run:
         progress: Progress,
     ) -> None:
         self.given, self.known, self.progress = given, known, progress
-        self.fresh, self.model = model, model
+        self.fresh = model
+        self.model: Model | None = None
         self.weights: NDArray[np.float32] = known.matrix.data
         self.history: list[Round] = []
         self.matching: Matching
-        self.converged = False
         # Worked out once: as weights shrink from round to round, so do scores, and a γ that follows them never rests.
         self.gamma = None if given.gamma == "auto" else float(given.gamma)
         self.checkpoint = Checkpoint(folder, _identity(given, model, known))
@@ -322,23 +340,25 @@ class _Run:
         else:
             self.marginals = Marginals.popularity(known.matrix)
 
-    def go(self) -> None:
-        """All rounds, or those that are left."""
+    def go(self, *, refit: bool) -> None:
+        """All rounds, or those that are left; without the last fit, if nobody wants it."""
         state = self.checkpoint.latest()
         if state is None:
             self._first()
             self._relabel()
         else:
             self._resume(state)
-        self._refit()
-        while not self.converged and len(self.history) <= self.given.rounds:
-            self._relabel()
+        while self.now["number"] < self.given.rounds and not self.converged:
             self._refit()
+            self._relabel()
+        if refit:
+            self._refit()
+        else:
+            self.model = None
+            self.history.append(Round(loss_refitted=None, fit_seconds=0.0, **self.now))
 
     def _first(self) -> None:
-        begin = time.perf_counter()
-        self._fit(None)
-        seconds = time.perf_counter() - begin
+        seconds = self._fit(None)
         self.history.append(
             Round(0, None, None, self.loss(self.weights), 0.0, 1.0, 0.0, (0.0, 0.0, 0.0), 0.0, 0.0, seconds)
         )
@@ -347,6 +367,7 @@ class _Run:
         """Step 2 of Algorithm 1: the plan, the thresholds, the new weights."""
         given, matrix, before = self.given, self.known.matrix, self.weights
         begin = time.perf_counter()
+        assert self.model is not None, "fitted before"
         scores = self.model.scores_
         if self.gamma is None:
             self.gamma = automatic_gamma(scores, matrix)
@@ -381,13 +402,11 @@ class _Run:
 
     def _refit(self) -> None:
         """Step 1 of Algorithm 1, on the new weights."""
-        begin = time.perf_counter()
-        self._fit(self.model if self.given.warm_start and self.fresh.learns_in_steps else None)
-        seconds = time.perf_counter() - begin
+        seconds = self._fit(self.model if self.given.warm_start and self.fresh.learns_in_steps else None)
         self.history.append(Round(loss_refitted=self.loss(self.weights), fit_seconds=seconds, **self.now))
-        self.converged = self.now["change"] <= self.given.tolerance
 
-    def _fit(self, start: Model | None) -> None:
+    def _fit(self, start: Model | None) -> float:
+        """Let the model learn from the present weights; how long it took."""
         number_of_fit = len(self.history)
         what = f"fitting {type(self.fresh).__name__.lstrip('_')}, round {number_of_fit}"
         self.progress(what, 0, 1)
@@ -395,18 +414,26 @@ class _Run:
         how: dict[str, Any] = {} if start is None else {"start": start}
         if self.fresh.keeps_checkpoints and self.checkpoint.folder is not None:
             how["checkpoint"] = self.checkpoint.folder / f"fit-{number_of_fit}"
+        begin = time.perf_counter()
         self.model = model.fit(self.known.with_weights(self.weights), **how)
+        seconds = time.perf_counter() - begin
         self.loss = LossOf(self.model, self.known.matrix)
         self.progress(what, 1, 1)
+        return seconds
 
     # ── taking up again ─────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def converged(self) -> bool:
+        """Whether the weights have come to rest."""
+        return bool(self.now["change"] <= self.given.tolerance)
 
     def _keep(self) -> None:
         warm = self.given.warm_start and self.fresh.learns_in_steps
         losses = {name: list(self.now[name]) for name in ("loss_before", "loss_relabelled")}
         about = {"now": self.now | losses, "history": [each.to_dict() for each in self.history]}
         matching = self.matching
-        start = self.model.learned_ if warm else {}
+        start = self.model.learned_ if warm and self.model is not None else {}
         self.checkpoint.keep(State(about, self.weights, matching.kappa, matching.threshold, matching.shares, start))
 
     def _resume(self, state: State) -> None:

@@ -17,8 +17,8 @@ class Round:
     """L with the weights and the model that the round began with."""
     loss_relabelled: Loss | None
     """L with the new weights and the old model."""
-    loss_refitted: Loss
-    """L with the new weights and the new model."""
+    loss_refitted: Loss | None
+    """L with the new weights and the new model; None where there was none, with `refit=False`."""
     gamma: float
     """γ of the plan; EMD makes no use of it. 0 where there is no plan."""
     mass_kept: float
@@ -37,16 +37,17 @@ class Round:
     @property
     def relabelling_decreased(self) -> bool | None:
         """Whether the first half of the round did what Proposition 2 says: L did not go up."""
-        return None if self.loss_before is None else self._down(self.loss_before, self.loss_relabelled)
+        return self._down(self.loss_before, self.loss_relabelled)
 
     @property
     def refitting_decreased(self) -> bool | None:
         """Whether the second half did."""
-        return None if self.loss_relabelled is None else self._down(self.loss_relabelled, self.loss_refitted)
+        return self._down(self.loss_relabelled, self.loss_refitted)
 
     @staticmethod
-    def _down(before: Loss, after: Loss | None) -> bool:
-        assert after is not None
+    def _down(before: Loss | None, after: Loss | None) -> bool | None:
+        if before is None or after is None:
+            return None
         return after.total <= before.total * (1 + 1e-9)  # but for rounding
 
     def to_dict(self) -> dict[str, Any]:

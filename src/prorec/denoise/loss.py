@@ -115,7 +115,9 @@ def _dots(
 
 
 def _squares(array: NDArray[np.floating]) -> float:
-    return float(np.square(array, dtype=np.float64).sum())
+    flat = array.ravel()
+    parts = (flat[begin : begin + (1 << 14)] for begin in range(0, flat.size, 1 << 14))
+    return float(sum(float(np.dot(part, part)) for part in parts))
 
 
 def _with_bias(factors: Factors) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
@@ -133,10 +135,10 @@ def _sum_of_squares(factors: Factors) -> float:
 
 
 def _gram(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
-    """VᵀV in double precision, without a copy of V in it."""
+    """VᵀV, of a few thousand rows at a time in the precision of V, in all in double."""
     gram = np.zeros((vectors.shape[1], vectors.shape[1]))
-    for begin in range(0, len(vectors), 1 << 14):
-        part = vectors[begin : begin + (1 << 14)].astype(np.float64)
+    for begin in range(0, len(vectors), 1 << 12):
+        part = vectors[begin : begin + (1 << 12)]
         gram += part.T @ part
     return gram
 

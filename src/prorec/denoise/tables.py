@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from prorec.denoise.estimator import ProRec
 
 
-def noise_table(denoiser: ProRec, kind: TableKind) -> Any:
-    """One row per interaction, most suspicious first."""
+def noise_table(denoiser: ProRec, kind: TableKind, most: int | None) -> Any:
+    """One row per interaction, most suspicious first; so many at most."""
+    suspicion = -denoiser.noise_probability_
+    places = np.arange(len(suspicion))
+    if most is not None and most < len(suspicion):
+        places = np.flatnonzero(suspicion <= np.partition(suspicion, most - 1)[most - 1])
     # Stable: among equals, in the order of users and items.
-    order = np.argsort(-denoiser.noise_probability_, kind="stable")
+    order = places[np.argsort(suspicion[places], kind="stable")][:most]
     return as_kind(pa.table(_columns(denoiser, order)), kind)
 
 

@@ -51,8 +51,8 @@ class NCE(Model):
         popularity *= np.count_nonzero(matrix.data) / max(popularity.sum(), np.finfo(np.float64).tiny)
         with np.errstate(divide="ignore"):  # an item that nobody clicked has no entry to be discounted
             discount = np.maximum(np.log(matrix.shape[0]) - self.popularity_power * np.log(popularity), 0)
-        data = discount[matrix.indices] * matrix.data if matrix.nnz else matrix.data
-        data = np.where(matrix.data > 0, data, 0).astype(np.float32)
+        discount[popularity == 0] = 0  # of nobody's clicks, whatever entries there are
+        data = (discount[matrix.indices] * matrix.data).astype(np.float32)
         surprise = csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
         values, vectors = leading_right_vectors(surprise, self.rank, self.seed)
         projection = (vectors * np.sqrt(values)).astype(np.float32)

@@ -77,7 +77,11 @@ class Blocks:
             yield self.rows[place], result
 
     def _cut(self, rows: Rows) -> list[Rows]:
-        return [rows[begin : begin + self._n_rows] for begin in range(0, len(rows), self._n_rows)]
+        """Blocks of about the same size, as many for one worker as for the other."""
+        n_blocks = -(-len(rows) // self._n_rows)
+        if n_blocks > 1:
+            n_blocks = min(-(-n_blocks // self._workers) * self._workers, len(rows))
+        return np.array_split(rows, n_blocks) if n_blocks else []
 
 
 def check_memory(memory: Any, n_items: int) -> float:

@@ -84,15 +84,18 @@ class ScaledFactors:
         self._factors, self._gamma = factors, gamma
         self._is_sigmoid = factors.link == "sigmoid"
         # The bias is one more factor, which all users have in common.
-        items = factors.items.astype(np.float64)
+        items = factors.items
         if factors.item_bias is not None:
             items = np.column_stack([items, factors.item_bias])
         # What is taken from each of the items' factors, so that none is above 1, goes to the users': by powers of two,
         # exactly. Then nothing but a large score can overflow.
-        _, self._exponent = np.frexp(np.abs(items).max(axis=0))
-        self._items = np.ldexp(items, -self._exponent)
+        _, self._exponent = np.frexp(np.maximum(items.max(axis=0), -items.min(axis=0)).astype(np.float64))
+        if items.dtype == np.float32:  # whose powers of two double precision holds, so that a product will do
+            self._items = items * np.ldexp(1.0, -self._exponent)
+        else:
+            self._items = np.ldexp(items.astype(np.float64), -self._exponent)
         self._single_items = np.ascontiguousarray(self._items.T, dtype=np.float32)  # a little faster than a view
-        longest = np.linalg.norm(self._items, axis=1).max()
+        longest = np.sqrt(np.einsum("ij,ij->i", self._items, self._items).max())
         with np.errstate(over="ignore"):
             reach = np.concatenate([longest * self._lengths(part) for part in in_parts(np.arange(self.shape[0]), 64)])
         _check_largest(reach.max())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec.transport.kernels import cpu
-from prorec.transport.scores import Rows, Scaled, in_parts
+from prorec.transport.scores import PARTS, Rows, Scaled, in_parts
 
 Room = NDArray[np.float32]
 """Where a block in single precision goes: at least as many rows as there are users, one column for each item."""
@@ -81,7 +81,8 @@ def _worked(
     result = None if block is None else step(everyone, block)
     if result is not None:
         return result
-    for part in in_parts(everyone):
+    # Room for a twelfth of a full block in double precision; a smaller block may not need to be parted at all.
+    for part in in_parts(everyone, -(-PARTS * len(rows) // len(room))):
         of_part = step(part, scores.double(rows[part]))
         assert of_part is not None, "every step takes a block in double precision"
         result = of_part if result is None else join(result, of_part)

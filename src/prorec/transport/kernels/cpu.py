@@ -81,7 +81,9 @@ def match(
         shift = np.maximum(user_potential, top)
         item_weight = np.exp(item_potential - top)
         weights = np.exp([top - shift, user_potential - shift]).T
-        if _has_tiny(item_weight) or _has_tiny(weights[:, 1]):
+        if _has_tiny(item_weight) and (weights[:, 1] >= SMALLEST).all():
+            item_weight[item_weight < SMALLEST] = 0  # of the two weights of a pair the user's is the larger one
+        elif _has_tiny(item_weight) or _has_tiny(weights[:, 1]):
             return None
         kappa, threshold, shares = _room_for(len(block), len(indices))
         weights = np.ascontiguousarray(weights, dtype=np.float32)
