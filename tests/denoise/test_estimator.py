@@ -153,7 +153,7 @@ def test_compounding_ends_at_zero_and_anchoring_does_not() -> None:
     assert compounding.history_[-1].mass_kept < 1e-3
     assert anchored.history_[-1].mass_kept > 0.2
     assert anchored.converged_
-    assert anchored.history_[-1].change <= 1e-3 < anchored.history_[-2].change
+    assert anchored.history_[-1].change <= 0.01 < anchored.history_[-2].change
     assert len(anchored.history_) < 61
 
 

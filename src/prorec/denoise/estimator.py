@@ -88,7 +88,7 @@ class ProRec(Model):
     anchored: bool = False
     """Whether r is applied to the weights of the beginning, X ← λX + (1 − λ)·r∘X₀, rather than to the present ones: the
     paper's rule, repeated, only ends at zero."""
-    tolerance: float = 1e-3
+    tolerance: float = 0.01
     """When weights change by less than this share of their sum, that was the last round."""
     marginals: Literal["popularity", "uniform"] = "popularity"
     """How much mass each user sends and each item receives."""

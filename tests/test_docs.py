@@ -1,0 +1,70 @@
+"""Every command in the README and the docs is run, page by page, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+NOT_RUN = {
+    "make test": "this is it",
+    "make demo": "test_make_targets asks make what it would do",
+    "pip install": "CI starts from nothing and installs",
+    "python -c": "a million users take more than a minute",
+    "python -m prorec.experiments.published": "a minute, on data that not everybody has",
+    "python -m prorec.experiments.gain": "tests/denoise/test_gain.py runs what it prints",
+    "prorec datasets get amusic": "tests/cli/test_command.py, where the data is",
+    "prorec evaluate amusic.csv": "minutes, on data that not everybody has",
+}
+
+
+def blocks(page: Path) -> list[str]:
+    return _BLOCK.findall(page.read_text())
+
+
+def is_run(line: str) -> bool:
+    return not any(line.startswith(start) for start in NOT_RUN)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+def test_commands(page: Path, tmp_path: Path) -> None:
+    script = "\n".join(line for block in blocks(page) for line in block.splitlines() if is_run(line))
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_is_not_run_is_still_there() -> None:
+    lines = [line for page in PAGES for block in blocks(page) for line in block.splitlines()]
+    for start in NOT_RUN:
+        assert any(line.startswith(start) for line in lines), f"{start} is in no page any more"
+
+
+def test_commands_are_in_blocks_where_they_are_run() -> None:
+    for page in PAGES:
+        outside = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        assert not re.search(r"^ {4}(\$ )?(prorec|make|pip|python) ", outside, flags=re.MULTILINE), page.name
+
+
+def test_make_targets() -> None:
+    named = {word for page in PAGES for word in re.findall(r"`?make ([a-z]+)\b`?", page.read_text())}
+    for target in named & {"demo", "test", "bench", "figures"}:
+        asked = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert asked.returncode == 0, asked.stderr
+    assert {"demo", "test", "bench"} <= named
