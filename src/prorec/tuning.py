@@ -46,11 +46,16 @@ PAPER_GRIDS: Mapping[str, Grid] = MappingProxyType(
         "CDAE": _DEEP,
         "VAE": _DEEP,
         "Popularity": {},
+        "ProRec": {
+            "lam": (0.25, 0.5, 0.75, 1.0),
+            "gamma": (0.05, 0.075, 0.1, 0.125, 0.15, 0.175),
+            "beta": (1.0, 5.0, 10.0, 20.0, 50.0),
+        },
     }
 )
-"""What is tried by default, by model: learning rate, ζ and batch size of the deep ones as in the paper's implementation
-details; ranks and regularisation of the others, which the paper leaves to the original papers, around what is published
-for them."""
+"""What is tried by default, by model: ProRec's λ, γ and β, and learning rate, ζ and batch size of the deep models, as
+in the paper's implementation details; ranks and regularisation of the others, which the paper leaves to the original
+papers, around what is published for them."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,0 +1,211 @@
+"""The rounds of Algorithm 1: where a run stands, how it goes on, and how it is taken up again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from prorec import transport
+from prorec._digest import digest
+from prorec.denoise.checkpoint import Checkpoint, State
+from prorec.denoise.gamma import automatic_gamma
+from prorec.denoise.history import Round
+from prorec.denoise.loss import Loss, LossOf
+from prorec.errors import InputError
+from prorec.interactions import Interactions
+from prorec.models.model import Model
+from prorec.models.storage import Arrays, plain
+from prorec.transport.marginals import Marginals
+from prorec.transport.thresholds import Matching, fingerprint
+
+if TYPE_CHECKING:
+    from prorec.denoise.estimator import ProRec
+
+Progress = Callable[[str, int, int], object]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+KEPT = ("weights", "kappa", "threshold", "shares")
+"""The arrays that a round leaves behind."""
+
+
+class Run:
+    """Algorithm 1, once: where it stands, and how it goes on."""
+
+    def __init__(
+        self,
+        given: ProRec,
+        model: Model,
+        known: Interactions,
+        folder: str | Path | None,
+        progress: Progress,
+    ) -> None:
+        self.given, self.known, self.progress = given, known, progress
+        self.fresh = model
+        self.model: Model | None = None
+        self.weights: NDArray[np.float32] = known.matrix.data
+        self.history: list[Round] = []
+        self.matching: Matching
+        # Worked out once: as weights shrink from round to round, so do scores, and a γ that follows them never rests.
+        self.gamma = None if given.gamma == "auto" else float(given.gamma)
+        self.checkpoint = Checkpoint(folder, _identity(given, model, known))
+        if given.marginals == "uniform":
+            self.marginals = Marginals.uniform(*known.matrix.shape)
+        else:
+            self.marginals = Marginals.popularity(known.matrix)
+
+    def go(self, *, refit: bool) -> None:
+        """All rounds, or those that are left; without the last fit, if nobody wants it."""
+        state = self.checkpoint.latest()
+        if state is None:
+            self._first()
+            self._relabel()
+        else:
+            self._resume(state)
+        while self.now["number"] < self.given.rounds and not self.converged:
+            self._refit()
+            self._relabel()
+        if refit:
+            self._refit()
+        else:
+            self.model = None
+            self.history.append(Round(loss_refitted=None, fit_seconds=0.0, **self.now))
+
+    def _first(self) -> None:
+        seconds = self._fit(None)
+        self.history.append(
+            Round(0, None, None, self.loss(self.weights), 0.0, 1.0, 0.0, (0.0, 0.0, 0.0), 0.0, 0.0, seconds)
+        )
+
+    def _relabel(self) -> None:
+        """Step 2 of Algorithm 1: the plan, the thresholds, the new weights."""
+        given, matrix, before = self.given, self.known.matrix, self.weights
+        begin = time.perf_counter()
+        assert self.model is not None, "fitted before"
+        scores = self.model.scores_
+        if self.gamma is None:
+            self.gamma = automatic_gamma(scores, matrix)
+        gamma = self.gamma
+        stage = partial(self.progress, "matching users with items")
+        plan: transport.Plan
+        if given.transport == "relaxed":
+            plan = transport.relaxed(scores, self.marginals, gamma, memory=given.memory, progress=stage)
+        elif given.transport == "sinkhorn":
+            plan = transport.sinkhorn(scores, self.marginals, gamma, memory=given.memory, progress=stage)
+        else:
+            plan = transport.emd(scores, self.marginals)
+        self.matching = plan.match(matrix, given.threshold, partial(self.progress, "finding thresholds"))
+        del plan
+        original = matrix if given.anchored else None
+        present = like(matrix, before)
+        self.weights = transport.relabel(present, self.matching, given.beta, given.lam, original).data
+        seconds = time.perf_counter() - begin
+        active = self.known.activity > 0
+        self.now: dict[str, Any] = {
+            "number": len(self.history),
+            "loss_before": self.loss(before),
+            "loss_relabelled": self.loss(self.weights),
+            "gamma": gamma,
+            "mass_kept": _total(self.weights) / _total(matrix.data),
+            "below_threshold": float(np.mean(self.matching.margins < 0)),
+            "kappa_quartiles": tuple(np.quantile(self.matching.kappa[active], [0.25, 0.5, 0.75]).tolist()),
+            "change": _total(np.abs(self.weights - before)) / max(_total(before), np.finfo(np.float64).tiny),
+            "transport_seconds": seconds,
+        }
+        self._keep()
+
+    def _refit(self) -> None:
+        """Step 1 of Algorithm 1, on the new weights."""
+        seconds = self._fit(self.model if self.given.warm_start and self.fresh.learns_in_steps else None)
+        self.history.append(Round(loss_refitted=self.loss(self.weights), fit_seconds=seconds, **self.now))
+
+    def _fit(self, start: Model | None) -> float:
+        """Let the model learn from the present weights; how long it took."""
+        number_of_fit = len(self.history)
+        what = f"fitting {type(self.fresh).__name__.lstrip('_')}, round {number_of_fit}"
+        self.progress(what, 0, 1)
+        model: Any = replace(self.fresh)  # type: ignore[type-var]
+        how: dict[str, Any] = {} if start is None else {"start": start}
+        if self.fresh.keeps_checkpoints and self.checkpoint.folder is not None:
+            how["checkpoint"] = self.checkpoint.folder / f"fit-{number_of_fit}"
+        begin = time.perf_counter()
+        self.model = model.fit(self.known.with_weights(self.weights), **how)
+        seconds = time.perf_counter() - begin
+        self.loss = LossOf(self.model, self.known.matrix)
+        self.progress(what, 1, 1)
+        return seconds
+
+    # ── taking up again ─────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def converged(self) -> bool:
+        """Whether the weights have come to rest."""
+        return bool(self.now["change"] <= self.given.tolerance)
+
+    def _keep(self) -> None:
+        warm = self.given.warm_start and self.fresh.learns_in_steps
+        losses = {name: list(self.now[name]) for name in ("loss_before", "loss_relabelled")}
+        about = {"now": self.now | losses, "history": [each.to_dict() for each in self.history]}
+        matching = self.matching
+        start = self.model.learned_ if warm and self.model is not None else {}
+        self.checkpoint.keep(State(about, self.weights, matching.kappa, matching.threshold, matching.shares, start))
+
+    def _resume(self, state: State) -> None:
+        matrix = self.known.matrix
+        try:
+            self.history = [Round.from_dict(each) for each in state.about["history"]]
+            now = dict(state.about["now"])
+            for name in ("loss_before", "loss_relabelled"):
+                now[name] = Loss(*now[name])
+            self.now = now | {"kappa_quartiles": tuple(now["kappa_quartiles"])}
+            self.gamma = now["gamma"]
+        except (KeyError, TypeError) as error:
+            raise InputError(f"this checkpoint is damaged; remove it to start anew ({error!r})") from None
+        check_shapes({name: getattr(state, name) for name in KEPT}, self.known)
+        self.weights = state.weights
+        self.matching = Matching(
+            state.kappa, state.threshold, state.shares, matrix.indptr.astype(np.int64), fingerprint(matrix)
+        )
+        if state.start:
+            self.model = replace(self.fresh)  # type: ignore[type-var]
+            self.model.learned_, self.model.interactions_ = state.start, self.known
+
+
+def _identity(given: ProRec, model: Model, known: Interactions) -> str:
+    """What tells one run from another: parameters, model and interactions."""
+    settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name != "model"}
+    inner = getattr(model, "model", None)
+    if inner is None:
+        about = model.parameters()
+    else:  # a third-party model, which shows where it lies in memory: it is told by its plain settings
+        about = {name: value for name, value in vars(inner).items() if isinstance(value, str | int | float | None)}
+    kind = type(model if inner is None else inner).__qualname__
+    matrix = known.matrix
+    content = digest(matrix.indptr, matrix.indices, matrix.data)
+    return json.dumps([settings, kind, about, content], default=plain)
+
+
+def like(matrix: csr_array, weights: NDArray[np.float32]) -> csr_array:
+    """A matrix with other weights."""
+    return csr_array((weights, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _total(weights: NDArray[np.float32]) -> float:
+    return float(weights.sum(dtype=np.float64))
+
+
+def check_shapes(arrays: Arrays, known: Interactions) -> None:
+    """Refuse arrays that don't belong to these interactions."""
+    wanted = {"weights": len(known), "shares": len(known), "kappa": known.n_users, "threshold": known.n_users}
+    for name, length in wanted.items():
+        array = arrays[name]
+        if array.shape != (length,) or array.dtype.kind not in "fi" or not np.isfinite(array).all():
+            raise InputError(f"{name} is damaged: {array.dtype} of shape {array.shape}, or not finite")
