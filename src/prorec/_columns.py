@@ -27,18 +27,27 @@ ALIASES = {
 _REQUIRED = ("user", "item")
 
 
-def choose_columns(names: Sequence[str], wanted: dict[str, ColumnRef], *, has_header: bool = True) -> dict[str, int]:
-    """Position of the column that plays each role.
+def choose_columns(
+    names: Sequence[str],
+    wanted: dict[str, ColumnRef],
+    *,
+    has_header: bool = True,
+    roles: Sequence[str] = tuple(ALIASES),
+) -> dict[str, int]:
+    """Position of the column that plays each of some roles.
 
-    A role that was asked for by name or position must be there. Otherwise the roles are found by their usual
-    names, or, in a table without a header, the user is the first column and the item the second.
+    A role that was asked for by name or position must be there; digits that name no column are a position. Otherwise
+    the roles are found by their usual names, or, in a table without a header, the user is the first column and the item
+    the second.
 
     >>> choose_columns(["userId", "movieId", "rating"], {})
     {'user': 0, 'item': 1, 'rating': 2}
     """
     chosen: dict[str, int] = {}
-    for role, aliases in ALIASES.items():
-        ref = wanted.get(role)
+    for role in roles:
+        aliases, ref = ALIASES[role], wanted.get(role)
+        if isinstance(ref, str) and ref.isdecimal() and ref not in names and len(ref) < 10:
+            ref = int(ref)
         if ref is None and not has_header and role in _REQUIRED:
             ref = _REQUIRED.index(role)
         if ref is None:

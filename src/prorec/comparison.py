@@ -15,7 +15,9 @@ from prorec.evaluation import Evaluation, evaluate
 from prorec.evaluation.metrics import Family
 from prorec.evaluation.significance import Comparison, compare
 from prorec.interactions import Interactions
-from prorec.models.model import Model
+from prorec.models.model import Model, as_interactions
+from prorec.models.wrap import wrap
+from prorec.transport.blocks import check_progress
 
 Progress = Callable[[str, int, int], object]
 JUDGED_BY = ("ndcg", "recall", "map")
@@ -82,8 +84,11 @@ def compare_on_splits(
     progress : called with what is being done, how much of it is done, and how much there is
     """
     whole("n_seeds", n_seeds, 1)
-    if not models:
-        raise InputError("there are no models to compare")
+    if not isinstance(models, Mapping) or not models or not all(isinstance(name, str) for name in models):
+        raise InputError("models must be a mapping from names to at least one model")
+    models = {name: wrap(model) for name, model in models.items()}
+    interactions = as_interactions(interactions)
+    check_progress(progress)
     report = progress or (lambda *_: None)
     total, done = n_seeds * len(models), 0
     found: dict[str, list[Evaluation]] = {name: [] for name in models}

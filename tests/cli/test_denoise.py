@@ -100,6 +100,8 @@ def test_json(clicks: Path, tmp_path: Path) -> None:
     assert done.stderr == ""
     assert about["rows"] == about["rows_written"] == len(clicks.read_text().splitlines()) - 1
     assert len(about["most_suspicious"]) == 10
+    quiet = run("denoise", str(clicks), "-o", str(tmp_path / "quiet.csv"), "--json", "--quiet")
+    assert json.loads(quiet.stdout)["rows"] == about["rows"]
     assert set(about["most_suspicious"][0]) == {"user", "item", "noise_probability", "weight"}
 
 
@@ -119,6 +121,8 @@ def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
         ("[train]\nmodel = 'nce'\n", "there is no table [denoise] in it"),
         ("model = ", "not TOML that can be read"),
         ("[denoise]\ngamma = [1, 2]\n", "gamma"),
+        ("[denoise]\nrounds = true\n", "rounds cannot be True"),
+        ("[denoise]\ndrop = 1\n", "drop cannot be 1"),
     ):
         config.write_text(text)
         done = run("denoise", str(clicks), "-o", str(tmp_path / "x.csv"), "--config", str(config))
@@ -187,6 +191,7 @@ def test_bad_input_ends_with_a_paragraph_and_nothing_written(
         ("nowhere/out.csv", "the folder nowhere does not exist"),
         ("/proc/out.csv", "nothing can be written into /proc"),
         ("out.xls", "cannot tell the format from the name"),
+        ("", "this is no name for a file"),
     ],
 )
 def test_places_that_cannot_be_written_to(clicks: Path, tmp_path: Path, out: str, problem: str) -> None:
@@ -199,6 +204,25 @@ def test_places_that_cannot_be_written_to(clicks: Path, tmp_path: Path, out: str
     assert "reading" not in done.stderr, "before any work"
     assert (tmp_path / "here.csv").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "folder.csv", "here.csv"]
+
+
+def test_what_cannot_be_written_is_found_out_before_the_work(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"user": [1, 1, 2], "item": [1, 2, 1], "tags": [["a"], [], None]}), tmp_path / "log.parquet"
+    )
+    (tmp_path / "log.csv").write_text("user,item,flagged,prorec_flagged\n1,1,0,0\n1,2,0,0\n2,1,0,0\n")
+    for log, problem in (("log.parquet", "can be written as text"), ("log.csv", "'flagged' and 'prorec_flagged'")):
+        done = run("denoise", log, "-o", "out.csv", cwd=tmp_path)
+        assert done.returncode == 2
+        assert problem in done.stderr
+        assert "fitting" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "log.parquet"]
+
+
+def test_somebody_who_stops_listening(clicks: Path, tmp_path: Path) -> None:
+    words = f"{COMMAND} denoise {clicks} -o {tmp_path}/out.csv | true"
+    subprocess.run(["bash", "-c", words], check=False, capture_output=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
 def test_force(clicks: Path, tmp_path: Path) -> None:
@@ -250,8 +274,7 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
         process.wait()
         resumed_from.append((work / "round.npz").exists())
         assert not out.exists() or out.read_bytes() == wanted
-        if not out.exists() or work.exists():
-            subprocess.run([*words, "--out", "out.parquet", "--resume"], cwd=tmp_path, check=True)
+        subprocess.run([*words, "--out", "out.parquet", "--resume"], cwd=tmp_path, check=True)
         assert out.read_bytes() == wanted
         assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.csv", "out.parquet", "wanted.parquet"]
         out.unlink()
@@ -269,3 +292,8 @@ def test_resuming_a_different_run_is_refused(clicks: Path, tmp_path: Path) -> No
     assert run("denoise", str(clicks), "-o", str(tmp_path / "out.csv"), "-p", "rank=20", "--resume").returncode == 0
     assert not work.exists()
     assert run("denoise", str(clicks), "-o", "-", "--resume").returncode == 2
+    before = (tmp_path / "out.csv").read_bytes()
+    done = run("denoise", str(clicks), "-o", str(tmp_path / "out.csv"), "-p", "rank=20", "--resume")
+    assert done.returncode == 0
+    assert "there already, and there is no run to resume" in done.stderr
+    assert (tmp_path / "out.csv").read_bytes() == before

@@ -67,8 +67,11 @@ def test_what_train_and_recommend_refuse(clicks: Path, folder: Path, tmp_path: P
         (("recommend", str(tmp_path)), "there is no model here"),
         (("recommend", str(folder), "-k", "0"), "k must be a whole number from 1 to the number of items"),
         (("recommend", str(folder), "-u", "999"), "user 999 is not among"),
-        (("recommend", str(folder), "-u", "ann"), "users are whole numbers in this model; got 'ann'"),
+        (("recommend", str(folder), "-u", "ann"), "users are whole numbers in this model; got ann"),
+        (("recommend", str(folder), "-u", "--5"), "users are whole numbers in this model; got --5"),
         (("recommend", str(folder), "--out", str(clicks)), "this file exists already"),
+        (("train", str(clicks), "--out", str(tmp_path / "m"), "--gamma", "foo"), "gamma must be a number"),
+        (("train", str(clicks), "--out", str(tmp_path / "m"), "-p", "rank={[]:1}"), "rank must be a whole number"),
     ):
         done = run(*words)
         assert done.returncode == 2, words
@@ -97,6 +100,15 @@ def test_evaluate(clicks: Path) -> None:
     shown = run(*words).stdout
     assert f"{rows[2]['mean']['ndcg@5']:.4f}" in shown
     assert "2 random splits" in shown
+
+
+def test_a_baseline_of_nothing(tmp_path: Path) -> None:
+    pairs = [f"{user},{4 * user + item}" for user in range(6) for item in range(4)]
+    (tmp_path / "apart.csv").write_text("\n".join(["user,item", *pairs]))
+    done = run("evaluate", str(tmp_path / "apart.csv"), "--models", "popularity,ease", "--seeds", "1", "-k", "1")
+    assert done.returncode == 0, done.stderr
+    assert "ease" in done.stdout
+    assert " +0." in done.stdout, "there is nothing to be relative to"
 
 
 def test_what_evaluate_refuses(clicks: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prorec import InputError
-from prorec.data.log import Log, read_log, typed
+from prorec.data.log import Log, read_log
 from prorec.data.writers import write_table
 
 CSV = """When,user_id,item_id,note,rating,zip
@@ -64,12 +64,62 @@ def test_a_plain_file_comes_back_byte_for_byte(tmp_path: Path) -> None:
 
 def test_parquet_gets_numbers_where_nothing_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    path.write_text("user,item,rating,zip,code,note\n1,5,4.5,00501,9,a\n2,6,,10001,,b\n")
-    table = typed(read_log(path).table)
-    kinds = [str(kind) for kind in table.schema.types]
-    assert kinds == ["int64", "int64", "double", "string", "int64", "string"]
+    columns = {
+        "user": (["1", "2"], "int64"),
+        "item": (["1.10", "1.1"], "string"),  # two items: ids are text, or whole numbers
+        "rating": (["4.5", ""], "double"),
+        "zip": (["00501", "10001"], "string"),
+        "code": (["9", ""], "int64"),
+        "note": (["nan", "1"], "string"),
+        "exact": (["0.12345678901234567891", "1"], "string"),
+        "power": (["1e5", "2"], "string"),
+        "nothing": (["", ""], "string"),
+    }
+    rows = zip(*(values for values, _ in columns.values()), strict=True)
+    path.write_text("\n".join([",".join(columns), *(",".join(row) for row in rows)]) + "\n")
+    log = read_log(path)
+    table = log.typed(noted(log))
+    assert [str(kind) for kind in table.schema.types[:-1]] == [kind for _, kind in columns.values()]
     assert table.column("rating").to_pylist() == [4.5, None]
     assert table.column("code").to_pylist() == [9, None]
+    assert table.column("item").to_pylist() == ["1.10", "1.1"]
+    as_text = read_log(path, ids="text")
+    assert as_text.typed(as_text.table).column("user").to_pylist() == ["1", "2"]
+
+
+def test_a_parquet_log_keeps_its_types(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    table = pa.table({"user": ["1", "2"], "item": ["1.10", "1.1"], "zip": ["1", "2"], "none": pa.array(["", None])})
+    pq.write_table(table, path)
+    log = read_log(path)
+    assert log.typed(log.table).equals(table)
+
+
+def test_columns_that_nobody_asks_for_cannot_be_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("user,item,time,timestamp,rating,rating\n1,5,x,,good,\n1,6,,y,,\n")
+    assert written(read_log(path).table, "out.csv").decode() == path.read_text()
+
+
+def test_columns_by_position(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("user,user,item\n1,5,7\n1,6,8\n")
+    assert read_log(path, user_col="1").interactions.users.tolist() == [5, 6]
+    with pytest.raises(InputError, match="position 9"):
+        read_log(path, user_col="9")
+
+
+def test_categories_and_awkward_headers(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    kinds = pa.array(['a,"b"', "c"]).dictionary_encode()
+    pq.write_table(pa.table({"user": [1, 1], "item": [2, 3], "kind": kinds, "a\rb": [1, 2]}), path)
+    back = written(read_log(path).table, "out.csv").decode()
+    assert '"a,""b"""' in back
+    assert written(read_log(path).table, "out.inter").decode().splitlines()[0].startswith('"user_id:token"')
+    times = pa.array([1, 2], pa.time32("ms"))
+    pq.write_table(pa.table({"user": [1, 1], "item": [2, 3], "at": times}), path)
+    with pytest.raises(InputError, match="can be written as text"):
+        written(read_log(path).table, "out.inter")
 
 
 def test_parquet_in(tmp_path: Path) -> None:
@@ -95,9 +145,20 @@ def test_inter_and_gzip(tmp_path: Path) -> None:
         "label:float",
         "place:float",
     ]
+    path.write_bytes(b"user_id:token\titem_id:token\tweight:float\n5\t6\t1\n5\t7\t0\n")
+    table = read_log(path).with_columns({"weight": np.zeros(2)})
+    assert table.column_names[-2:] == ["weight:float", "prorec_weight"]
     plain = written(noted(log), "out.csv")
     assert gzip.decompress(written(noted(log), "out.csv.gz")) == plain
     assert written(noted(log), "out.csv.gz") == written(noted(log), "out.csv.gz")
+
+
+def test_numbers_of_a_text_log_are_floats_for_recbole(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("user,item,rating,zip\n5,6,4.50,00501\n5,7,3,10001\n")
+    header, first, _ = written(read_log(path).table, "out.inter").decode().splitlines()
+    assert header.split("\t") == ["user_id:token", "item_id:token", "rating:float", "zip:token"]
+    assert first.split("\t") == ["5", "6", "4.50", "00501"]
 
 
 def test_no_header(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,30 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
         ProRec(NCE(rank=3)).fit(data, checkpoint=tmp_path)
 
 
+class Configured:
+    """A third-party model whose settings are not all numbers."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def fit(self, matrix: csr_array) -> None:
+        self.matrix = matrix.toarray()
+
+    def score(self, rows: np.ndarray) -> np.ndarray:
+        return self.matrix[rows] * self.config["scale"]
+
+
+def test_checkpoints_of_third_party_models(tmp_path: Path) -> None:
+    data = clicks()
+    first = ProRec(Configured({"scale": 1.0}), gamma=0.1).fit(data, checkpoint=tmp_path)
+    again = ProRec(Configured({"scale": 1.0}), gamma=0.1).fit(data, checkpoint=tmp_path)
+    np.testing.assert_array_equal(first.weights_.data, again.weights_.data)
+    with pytest.raises(InputError, match="checkpoint of other parameters"):
+        ProRec(Configured({"scale": np.full(30, -1.0)}), gamma=0.1).fit(data, checkpoint=tmp_path)
+    with pytest.raises(InputError, match="that cannot be told from another"):
+        ProRec(Configured({"scale": 1.0, "lock": iter([])}), gamma=0.1).fit(data, checkpoint=tmp_path)
+
+
 # ── what came out ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -365,7 +390,8 @@ def test_saved_and_loaded(threshold: Any, tmp_path: Path, cinema: Interactions) 
     assert again == denoiser, "parameters"
     assert again.history_ == denoiser.history_
     assert again.converged_ == denoiser.converged_
-    assert again.noise_table().equals(denoiser.noise_table().drop_columns(["name"])), "but for names"
+    assert again.noise_table().equals(denoiser.noise_table())
+    assert again.interactions_.item_categories == cinema.item_categories
     np.testing.assert_array_equal(again.recommend(cinema.users).ranked, denoiser.recommend(cinema.users).ranked)
     assert again.explain(cinema.users[0]).num_rows
     again.fit(cinema)
@@ -379,11 +405,36 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         ('"kind": "NCE"', '"kind": "Nope"', "a model of the kind 'Nope' is not known"),
         ('"history"', '"story"', "incomplete or damaged"),
         ('"lam"', '"lamb"', "incomplete or damaged"),
+        ('"flag_share": 0.05', '"flag_share": "x"', "flag_share must be"),
+        ('"gamma": "auto"', '"gamma": "x"', "gamma must be"),
     ):
         assert old in about
         (tmp_path / "model.json").write_text(about.replace(old, new))
         with pytest.raises(InputError, match=problem):
             prorec.load(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_flipped_bytes_are_refused(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    data = clicks()
+    ProRec(NCE(rank=3)).fit(data, checkpoint=tmp_path).save(tmp_path)
+    for path in (next(tmp_path.glob("arrays-*.npz")), tmp_path / "round.npz"):
+        content = bytearray(path.read_bytes())
+        for at in rng.integers(len(content), size=40):
+            content[at] ^= 255
+        path.write_bytes(content)
+    with pytest.raises(InputError):
+        prorec.load(tmp_path)
+    with pytest.raises(InputError):
+        ProRec(NCE(rank=3)).fit(data, checkpoint=tmp_path)
+
+
+def test_numbers_of_any_kind_can_be_saved(tmp_path: Path) -> None:
+    denoiser = ProRec(NCE(rank=3), lam=Fraction(1, 2), beta=np.float32(20)).fit(clicks())  # type: ignore[arg-type]
+    denoiser.save(tmp_path)
+    again = prorec.load(tmp_path)
+    assert (again.lam, again.beta) == (0.5, 20.0)  # type: ignore[attr-defined]
 
 
 def test_tuned_like_any_model() -> None:
@@ -414,6 +465,7 @@ def test_tuned_like_any_model() -> None:
         ({"marginals": "equal"}, "marginals must be one of"),
         ({"memory": 10}, "memory must be at least"),
         ({"model": object()}, "model must have a fit method"),
+        ({"model": NCE}, r"model must be a model, not a class: NCE\(…\) makes one"),
         ({"model": ProRec(NCE())}, "model must be a recommender"),
         ({"model": NCE(rank=1000)}, "rank must be a whole number from 1 to the smaller side"),
     ],
@@ -434,9 +486,23 @@ def test_data_that_means_nothing() -> None:
         ProRec(NCE(rank=2)).fit(csr_array(2 * np.ones((5, 5))))
     with pytest.raises(InputError, match="Interactions or a sparse matrix"):
         ProRec(NCE(rank=2)).fit("clicks.csv")  # type: ignore[arg-type]
+    for wrong in (3, "x"):
+        with pytest.raises(InputError, match="progress must be a function"):
+            ProRec(NCE(rank=3)).fit(clicks(), progress=wrong)  # type: ignore[arg-type]
+    for use in (lambda: ProRec(NCE(rank=3)).fit(clicks(), checkpoint=3), lambda: prorec.load(None)):  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="a path must be text or a Path"):
+            use()
     large = Interactions.from_matrix(csr_array((np.ones(4), ([0, 0, 1, 1], [0, 1, 0, 1])), shape=(40_000, 40_000)))
     with pytest.raises(InputError, match="for the exact plan of 40,000 × 40,000"):
         ProRec(NCE(rank=2), transport="emd").fit(large)
+
+
+def test_weights_that_vanish() -> None:
+    tiny = clicks().with_weights(np.full(len(clicks()), 1e-45))
+    for model in (Popularity(), SVD(rank=3), NCE(rank=3)):
+        denoiser = ProRec(model, rounds=3).fit(tiny)
+        assert np.isfinite(denoiser.weights_.data).all()
+        assert np.isfinite(denoiser.noise_probability_).all()
 
 
 def test_nothing_to_ask_before_fit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import resource
 import shutil
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -17,8 +19,8 @@ from rich.text import Text
 
 from prorec.cli import options
 from prorec.cli.progress import Reporter
-from prorec.cli.streams import check_free, for_file, incoming, to_stdout
-from prorec.data._files import naming
+from prorec.cli.streams import check_free, incoming, to_stdout
+from prorec.data._files import format_of, naming
 from prorec.data.log import Log, read_log
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
@@ -81,13 +83,18 @@ def denoise(
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )
-    work = _work_folder(out, resume=resume, force=force)
+    try:
+        work = _work_folder(out, resume=resume, force=force)
+    except NothingToDo as done:
+        Console(stderr=True, quiet=quiet).print(Text(str(done)), soft_wrap=True)
+        return
     try:
         with Reporter(quiet=quiet or as_json) as report:
             report("reading", 0, 1)
             with incoming(log, format) as path:
                 given = read_log(path, **columns)
             report("reading", 1, 1)
+            _check_columns(given, Path(f"-.{format}" if out == "-" else out))
             denoiser.model = sized(denoiser.model, given.interactions.matrix.shape, parameters)
             # The weights are what is written; a model that has learned from them would only be thrown away.
             denoiser.fit(given.interactions, refit=False, checkpoint=work, progress=report)
@@ -96,14 +103,25 @@ def denoise(
         if work is not None and not any(work.glob("round.npz")) and not any(work.glob("fit-*")):
             shutil.rmtree(work)  # nothing in it that would be worth coming back for
         raise
-    if not quiet:
-        about = _summary(given, denoiser, out, written, time.perf_counter() - begin)
-        if as_json:
-            print(json.dumps(about), file=sys.stderr if out == "-" else sys.stdout)
-        else:
-            _show(about, Console(stderr=out == "-"))
     if work is not None:
         shutil.rmtree(work)
+    about = _summary(given, denoiser, out, written, time.perf_counter() - begin)
+    if as_json:
+        print(json.dumps(about), file=sys.stderr if out == "-" else sys.stdout)
+    elif not quiet:
+        _show(about, Console(stderr=out == "-"))
+
+
+class NothingToDo(Exception):
+    """The output of the run that was to be resumed is there."""
+
+
+def _check_columns(given: Log, path: Path) -> None:
+    """Refuse columns that cannot be written, before the work rather than after it."""
+    nothing = np.zeros(len(given.interactions), dtype=np.float32)
+    with naming(path):
+        table = given.with_columns(dict.fromkeys(("weight", "noise_probability", "flagged"), nothing))
+        write_table(table.slice(0, 1), io.BytesIO(), path.name)
 
 
 def _work_folder(out: str, *, resume: bool, force: bool) -> Path | None:
@@ -113,8 +131,10 @@ def _work_folder(out: str, *, resume: bool, force: bool) -> Path | None:
             raise InputError("a run that writes to a stream keeps nothing to resume from")
         return None
     path = Path(out)
-    work = path.with_name(f".{path.name}.prorec")
+    work = path.parent / f".{path.name}.prorec"
     is_going_on = resume and work.exists()
+    if resume and not is_going_on and path.exists() and not force:
+        raise NothingToDo(f"{path} is there already, and there is no run to resume")
     check_free(path, force=force or is_going_on)
     with naming(work):
         if work.exists() and not is_going_on:
@@ -134,15 +154,17 @@ def _write(given: Log, denoiser: ProRec, out: str, kind: str, work: Path | None,
     )
     if drop:
         table = table.filter(~denoiser.flagged_[given.places])
+    if kind == "parquet" if work is None else format_of(Path(out))[0] == "parquet":
+        table = given.typed(table)
     if work is None:
-        to_stdout(for_file(table, f"-.{kind}"), kind)
+        to_stdout(table, kind)
         return int(table.num_rows)
     path = Path(out)
     with naming(path):
         # In the work folder first: what is left there by a run that was killed goes away with it.
         whole = work / f"whole-{path.name}"
         with whole.open("wb") as file:
-            write_table(for_file(table, path.name), file, path.name)
+            write_table(table, file, path.name)
         whole.replace(path)
     return int(table.num_rows)
 

@@ -14,7 +14,7 @@ from prorec.cli import options
 from prorec.cli.progress import Reporter
 from prorec.cli.streams import incoming
 from prorec.comparison import JUDGED_BY, OnSplits, compare_on_splits
-from prorec.data.readers import read_interactions
+from prorec.data.log import read_log
 from prorec.denoise import ProRec
 from prorec.errors import InputError, one_of, whole
 from prorec.models.model import Model
@@ -61,7 +61,7 @@ def evaluate(
     with Reporter(quiet=quiet or as_json) as report:
         report("reading", 0, 1)
         with incoming(log, format) as path:
-            clicks = read_interactions(path, duplicates="max", **columns)
+            clicks = read_log(path, **columns).interactions
         report("reading", 1, 1)
         rivals = _rivals(models, parameters, how, clicks.matrix.shape)
         result = compare_on_splits(rivals, clicks, n_seeds=seeds, k=k, metrics=metrics, progress=report)  # type: ignore[arg-type]
@@ -108,8 +108,7 @@ def _show(result: OnSplits) -> None:
         cells = []
         for name in names:
             change = row["difference"].get(name)
-            mark = "" if change is None else f" {change['relative']:+.1%}{'*' if change['p'] < 0.01 else ''}"
-            cells.append(f"{row['mean'][name]:.4f}{mark}")
+            cells.append(f"{row['mean'][name]:.4f}{'' if change is None else _marked(change)}")
         table.add_row(row["model"], *cells)
     console.print(table)
     words = (
@@ -117,3 +116,10 @@ def _show(result: OnSplits) -> None:
         f"{rows[0]['model']}; * where p < .01 (paired t-test over users, Holm-corrected)."
     )
     console.print(Text(words), soft_wrap=True)
+
+
+def _marked(change: dict[str, Any]) -> str:
+    """A difference, relative where there is something to be relative to."""
+    share = change["relative"]
+    size = f"{change['absolute']:+.4f}" if share is None else f"{share:+.1%}"
+    return f" {size}{'*' if change['p'] < 0.01 else ''}"

@@ -29,7 +29,7 @@ def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     section = everything.get(command)
     if not isinstance(section, dict):
         raise InputError(f"{path}: there is no table [{command}] in it, with options of this command")
-    known = {word.lstrip("-"): each for each in ctx.command.params for word in each.opts if word.startswith("--")}
+    known = {word.lstrip("-"): each for each in ctx.command.params for word in each.opts if word.startswith("-")}
     defaults: dict[str, Any] = {}
     for name, value in section.items():
         option = known.get(name.replace("_", "-"))
@@ -37,6 +37,8 @@ def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
             close = difflib.get_close_matches(name, [each for each in known if each != "config"], 1, 0.5)
             guess = f"; did you mean {close[0]!r}?" if close else ""
             raise InputError(f"{path}: prorec {command} has no option called {name!r}{guess}")
+        if isinstance(value, bool) != bool(getattr(option, "is_flag", False)):
+            raise InputError(f"{path}: {name} cannot be {value!r}")
         if isinstance(value, dict):
             value = [f"{each}={_as_text(setting)}" for each, setting in value.items()]
         defaults[str(option.name)] = [str(each) for each in value] if isinstance(value, list) else value
@@ -89,7 +91,7 @@ def threshold_of(text: str) -> Threshold:
     >>> threshold_of("top(10)")
     Top(k=10)
     """
-    if matched := re.fullmatch(r"top[(: ]?\s*(\d+)\)?", text.strip()):
+    if matched := re.fullmatch(r"top[(: ]?\s*(\d{1,9})\)?", text.strip()):
         return transport.top(int(matched[1]))
     if text in ("personal", "none"):
         return cast(Threshold, text)

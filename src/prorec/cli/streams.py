@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from prorec.data._files import format_of, naming
-from prorec.data.log import typed
 from prorec.data.writers import write_table
 from prorec.errors import InputError, one_of
 
@@ -40,6 +39,8 @@ def incoming(path: str, kind: str) -> Iterator[Path]:
 def check_free(path: Path, *, force: bool) -> None:
     """Refuse a file that cannot be written, before any work is done for it."""
     with naming(path):
+        if not path.name:
+            raise InputError("this is no name for a file")
         format_of(path)
         if path.is_dir():
             raise InputError("this is a directory; a file was expected")
@@ -64,8 +65,3 @@ def to_stdout(table: pa.Table, kind: str) -> None:
     """Write a table to the stream."""
     write_table(table, sys.stdout.buffer, f"-.{kind}")
     sys.stdout.buffer.flush()
-
-
-def for_file(table: pa.Table, name: str) -> pa.Table:
-    """The table as a file of this name should have it: parquet knows numbers, text has them as they were written."""
-    return typed(table) if format_of(Path(name))[0] == "parquet" else table

@@ -16,7 +16,7 @@ from prorec.cli import options
 from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_free, check_writable, incoming, to_stdout
 from prorec.data._files import naming, replacing
-from prorec.data.readers import read_interactions
+from prorec.data.log import read_log
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
 from prorec.errors import InputError, whole
@@ -55,19 +55,20 @@ def train(
     begin = time.perf_counter()
     parameters = parsed(param or [])
     recommender: Model = named(model, parameters)
+    denoiser = ProRec(
+        recommender,
+        transport=transport,  # type: ignore[arg-type]
+        threshold=options.threshold_of(threshold),
+        gamma=options.gamma_of(gamma),
+        beta=beta,
+        lam=lam,
+        rounds=rounds,
+        anchored=anchored,
+        marginals=marginals,  # type: ignore[arg-type]
+        warm_start=warm_start,
+    )
     if denoise:
-        recommender = ProRec(
-            recommender,
-            transport=transport,  # type: ignore[arg-type]
-            threshold=options.threshold_of(threshold),
-            gamma=options.gamma_of(gamma),
-            beta=beta,
-            lam=lam,
-            rounds=rounds,
-            anchored=anchored,
-            marginals=marginals,  # type: ignore[arg-type]
-            warm_start=warm_start,
-        )
+        recommender = denoiser
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )
@@ -80,7 +81,7 @@ def train(
     with Reporter(quiet=quiet or as_json) as report:
         report("reading", 0, 1)
         with incoming(log, format) as path:
-            clicks = read_interactions(path, duplicates="max", **columns)
+            clicks = read_log(path, **columns).interactions
         report("reading", 1, 1)
         if isinstance(recommender, ProRec):
             recommender.model = sized(recommender.model, clicks.matrix.shape, parameters)
@@ -143,5 +144,4 @@ def _as_known(typed: list[str], known: Any) -> Any:
     try:
         return np.array([int(each) for each in typed], dtype=np.int64)
     except (ValueError, OverflowError):
-        strange = next(each for each in typed if not each.lstrip("-").isdecimal() or len(each) > 18)
-        raise InputError(f"users are whole numbers in this model; got {strange!r}") from None
+        raise InputError(f"users are whole numbers in this model; got {', '.join(typed)}") from None

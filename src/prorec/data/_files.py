@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
-from prorec.errors import InputError, RowError
+from prorec.errors import InputError, RowError, shown
 
 Format = Literal["text", "parquet"]
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
@@ -30,6 +30,14 @@ _WRONG_PLACE = (
     errno.EROFS,
 )
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def as_path(given: Any) -> Path:
+    """A path, of a text or a path."""
+    try:
+        return Path(given)
+    except TypeError:
+        raise InputError(f"a path must be text or a Path; got {shown(given)}") from None
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from prorec._columns import ColumnRef, choose_columns, is_number
+from prorec._columns import ALIASES, ColumnRef, choose_columns, is_number
 from prorec.data._bytes import Look, look_at
 from prorec.data._files import ending_of, is_gzipped, opened
 from prorec.errors import DataWarning, InputError, RowError
@@ -26,6 +26,8 @@ _HEAD_BYTES = 1 << 20
 _LARGE_BLOCK = 1 << 28
 # Integers whose text can be had back from their value ("007" cannot, and stays text), and missing ones.
 _INTEGER_OR_MISSING = r"^(|0|-?[1-9][0-9]{0,18})$"
+# Numbers of at most fifteen digits, which double precision holds, without a zero in front or an exponent.
+_DECIMAL_OR_MISSING = r"^(|-?(0|[1-9][0-9]{0,7})(\.[0-9]{1,7})?)$"
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,17 @@ class TextFile:
 
     def read(self, wanted: dict[str, ColumnRef], ids: str) -> dict[str, pa.ChunkedArray]:
         """The columns that play a role, by role."""
-        chosen = self._chosen(wanted)
+        return self.read_chosen(self.choose(wanted), ids)
+
+    def read_chosen(self, chosen: dict[str, int], ids: str) -> dict[str, pa.ChunkedArray]:
+        """The same of columns that have been chosen."""
         table = self._parsed(chosen, self._types(chosen, ids))
         if not table.num_rows:
             raise InputError("the file has a header but no rows")
         columns = {role: table.column(place) for place, role in enumerate(chosen)}
         for role in ("user", "item"):
             if ids == "auto" and pa.types.is_string(columns[role].type):
-                columns[role] = _as_integers(columns[role])
+                columns[role] = as_integers(columns[role])
         return columns
 
     def as_written(self) -> pa.Table:
@@ -64,10 +69,11 @@ class TextFile:
             line = next(line for at, (line, _) in enumerate(self._rows()) if at == error.row)
             raise InputError(f"line {line}: {error.problem}") from None
 
-    def _chosen(self, wanted: dict[str, ColumnRef]) -> dict[str, int]:
+    def choose(self, wanted: dict[str, ColumnRef], roles: Sequence[str] = tuple(ALIASES)) -> dict[str, int]:
+        """Which column plays which role."""
         names = self._names
         try:
-            chosen = choose_columns(names, wanted, has_header=self.header)
+            chosen = choose_columns(names, wanted, has_header=self.header, roles=roles)
         except InputError as error:
             others = [other for other in ",;\t|" if len(names) == 1 and other in self._first[1][0]]
             if others:
@@ -136,7 +142,7 @@ class TextFile:
                 sample = self._parse(head, id_columns, types, self._has_quoted_newlines, len(self._head))
             except pa.ArrowInvalid:
                 return types  # cut inside a row, perhaps: text will do until all of it is read
-            types |= {role: _as_integers(sample.column(at)).type for at, role in enumerate(id_columns)}
+            types |= {role: as_integers(sample.column(at)).type for at, role in enumerate(id_columns)}
         return types
 
     def _parsed(self, chosen: dict[str, int], types: dict[str, pa.DataType]) -> pa.Table:
@@ -261,7 +267,7 @@ def _has_line_break(field: str) -> bool:
     return "\n" in field or "\r" in field
 
 
-def _as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Text as integers, where each is one that can be had back from its value; otherwise the text as it is."""
     for part in (column.slice(0, 1000), column):  # mostly the first few tell
         if not pc.all(pc.match_substring_regex(part, _INTEGER_OR_MISSING), min_count=0).as_py():
@@ -273,14 +279,13 @@ def _as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text as integers, or as other numbers, where each is one and no zero in front is lost; otherwise as it is."""
-    whole = _as_integers(column)
-    if pa.types.is_integer(whole.type) or pc.any(pc.match_substring_regex(column, r"^[-+]?0[0-9]")).as_py():
+    """Text as numbers where all of it are plain ones, of no more digits than can be had back; otherwise as it is."""
+    if not pc.any(pc.not_equal(column, ""), min_count=0).as_py():
+        return column  # nothing in it to tell by
+    whole = as_integers(column)
+    if pa.types.is_integer(whole.type) or not pc.all(pc.match_substring_regex(column, _DECIMAL_OR_MISSING)).as_py():
         return whole
-    try:
-        return _without_empty(column).cast(pa.float64())
-    except pa.ArrowInvalid:
-        return column
+    return _without_empty(column).cast(pa.float64())
 
 
 def _without_empty(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from prorec._columns import ColumnRef
+from prorec._columns import ColumnRef, choose_columns
 from prorec._ids import encode
-from prorec.data._files import check_readable, format_of, naming
-from prorec.data._text import TextFile, as_numbers
+from prorec.data._files import as_path, check_readable, format_of, naming
+from prorec.data._text import TextFile, as_integers, as_numbers
 from prorec.data.readers import parquet_columns
 from prorec.errors import InputError, RowError, one_of
 from prorec.interactions import Interactions
+
+_ROLES = ("user", "item", "weight")  # nobody asks for more here, and what is not asked for cannot be wrong
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,7 +32,10 @@ class Log:
     """One for each (user, item) pair; a pair that is repeated counts once."""
     places: NDArray[np.int64]
     """For each row, the place of its pair in `interactions.matrix.data`."""
+    id_columns: tuple[int, int]
+    """Which columns are the user and the item."""
     is_text: bool
+    """Whether the file was text."""
 
     def __repr__(self) -> str:
         return f"Log({self.table.num_rows:,} rows × {self.table.num_columns} columns, {self.interactions})"
@@ -41,12 +46,28 @@ class Log:
         A column that has the name of a new one stays; the new one is then called `prorec_` and its name.
         """
         table = self.table
+        # In RecBole's files a name has its type behind it.
+        taken = {*table.column_names, *(name.partition(":")[0] for name in table.column_names)}
         for name, of_pair in values.items():
-            own = f"prorec_{name}" if name in table.column_names else name
-            if own in table.column_names:
+            own = f"prorec_{name}" if name in taken else name
+            if own in taken:
                 raise InputError(f"the log has columns called {name!r} and {own!r} already: rename one of them")
             table = table.append_column(own, pa.array(of_pair[self.places]))
         return table
+
+    def typed(self, table: pa.Table) -> pa.Table:
+        """Columns of text as numbers, where that loses nothing; ids as the interactions have them."""
+        if not self.is_text:
+            return table
+        columns = list(table.columns)
+        for at in range(self.table.num_columns):
+            column = columns[at]
+            if at in self.id_columns:
+                ids = self.interactions.users if at == self.id_columns[0] else self.interactions.items
+                columns[at] = as_integers(column) if ids.dtype != object else column
+            else:
+                columns[at] = as_numbers(column)
+        return pa.table(columns, names=table.column_names)
 
 
 def read_log(
@@ -64,35 +85,30 @@ def read_log(
     Of a pair that is repeated the largest weight counts, not the sum.
     """
     one_of("ids", ids, ("auto", "text"))
-    path = Path(path)
+    path = as_path(path)
     with naming(path):
         check_readable(path)
         wanted = {"user": user_col, "item": item_col, "weight": weight_col}
         kind, separator = format_of(path, separator)
         if kind == "parquet":
             try:
-                columns, table = parquet_columns(path, wanted, ids, everything=True)
-                return _made(columns, table, is_text=False)
+                columns, table = parquet_columns(path, wanted, ids, roles=_ROLES, everything=True)
+                chosen = choose_columns(table.column_names, wanted, roles=_ROLES)
+                return _made(columns, table, chosen, is_text=False)
             except RowError as error:
                 raise InputError(str(error)) from None
         text = TextFile(path, separator, header)
         with text.naming_lines():
-            return _made(text.read(wanted, ids), text.as_written(), is_text=True)
+            chosen = text.choose(wanted, _ROLES)
+            return _made(text.read_chosen(chosen, ids), text.as_written(), chosen, is_text=True)
 
 
-def typed(table: pa.Table) -> pa.Table:
-    """Columns of text as numbers, where all of one are numbers and none would lose a digit by it."""
-    columns = [as_numbers(column) if pa.types.is_string(column.type) else column for column in table.columns]
-    return pa.table(columns, names=table.column_names)
-
-
-def _made(columns: dict[str, pa.ChunkedArray], table: pa.Table, *, is_text: bool) -> Log:
-    roles = {role: column for role, column in columns.items() if role in ("user", "item", "weight")}
-    interactions = Interactions.from_columns(dict(roles), "max")
+def _made(columns: dict[str, pa.ChunkedArray], table: pa.Table, chosen: dict[str, int], *, is_text: bool) -> Log:
+    interactions = Interactions.from_columns(dict(columns), "max")
     matrix = interactions.matrix
     # Ids are coded in one way only, so these are rows and columns of the matrix.
-    (_, rows), (_, items) = encode(roles["user"], "user"), encode(roles["item"], "item")
+    (_, rows), (_, items) = encode(columns["user"], "user"), encode(columns["item"], "item")
     keys = interactions.user_codes.astype(np.int64) * matrix.shape[1] + matrix.indices
     places = np.searchsorted(keys, rows.astype(np.int64) * matrix.shape[1] + items)
     assert len(places) == table.num_rows, "two readings of one file"
-    return Log(table, interactions, places, is_text)
+    return Log(table, interactions, places, (chosen["user"], chosen["item"]), is_text)

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prorec._columns import ColumnRef, choose_columns
-from prorec.data._files import check_readable, format_of, is_gzipped, naming, opened
+from prorec._columns import ALIASES, ColumnRef, choose_columns
+from prorec.data._files import as_path, check_readable, format_of, is_gzipped, naming, opened
 from prorec.data._text import TextFile
 from prorec.errors import InputError, RowError, one_of
 from prorec.interactions import Interactions
@@ -46,7 +46,7 @@ def read_interactions(
         What becomes of rows that repeat a pair: see `Interactions.from_table`.
     """
     one_of("ids", ids, ("auto", "text"))
-    path = Path(path)
+    path = as_path(path)
     with naming(path):
         check_readable(path)
         wanted = {
@@ -69,7 +69,12 @@ def read_interactions(
 
 
 def parquet_columns(
-    path: Path, wanted: dict[str, ColumnRef], ids: str, *, everything: bool = False
+    path: Path,
+    wanted: dict[str, ColumnRef],
+    ids: str,
+    *,
+    roles: Sequence[str] = tuple(ALIASES),
+    everything: bool = False,
 ) -> tuple[dict[str, pa.ChunkedArray], pa.Table]:
     """The columns that play a role, by role; and the table they are from, with the others only if that is asked for."""
     source: Any = str(path)
@@ -79,7 +84,7 @@ def parquet_columns(
     try:
         with pq.ParquetFile(source) as parquet:
             names: Sequence[str] = parquet.schema_arrow.names
-            chosen = choose_columns(names, wanted)
+            chosen = choose_columns(names, wanted, roles=roles)
             for at in chosen.values():
                 if names.count(names[at]) > 1:
                     raise InputError(f"more than one column is called {names[at]!r}")

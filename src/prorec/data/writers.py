@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from prorec.data._files import ending_of, format_of, naming, replacing
+from prorec.data._files import as_path, ending_of, format_of, naming, replacing
+from prorec.data._text import as_numbers
 from prorec.errors import InputError
 from prorec.interactions import Interactions
 
@@ -24,7 +25,7 @@ def write_interactions(interactions: Interactions, path: str | Path) -> None:
     The columns are user, item, weight and whatever else is known of each interaction. The file appears whole or
     not at all.
     """
-    path = Path(path)
+    path = as_path(path)
     with naming(path):
         format_of(path)
         with replacing(path) as temporary, temporary.open("wb") as file:
@@ -37,8 +38,13 @@ def write_table(table: pa.Table, file: BinaryIO, name: str) -> None:
     User and item columns of a RecBole .inter file get the names that it knows.
     """
     kind, separator = format_of(Path(name))
-    if ending_of(Path(name)) == ".inter":
-        table = _as_inter(table)
+    if kind == "text":
+        try:
+            table = _as_text(table)
+            if ending_of(Path(name)) == ".inter":
+                table = _as_inter(table)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise InputError(f"not everything in these columns can be written as text: {error}") from error
     with _zipped(file) if name.endswith(".gz") else nullcontext(file) as sink:
         if kind == "parquet":
             pq.write_table(table, sink)
@@ -46,7 +52,7 @@ def write_table(table: pa.Table, file: BinaryIO, name: str) -> None:
         # Arrow's "needed" puts quotes around all text; most can do without.
         style = "needed" if _needs_quotes(table, separator) else "none"
         options = pacsv.WriteOptions(delimiter=separator, quoting_style=style, quoting_header="none")
-        if any('"' in each or separator in each or "\n" in each for each in table.column_names):
+        if any(character in name for name in table.column_names for character in ('"', separator, "\n", "\r")):
             options.quoting_header = "needed"
         try:
             pacsv.write_csv(table, sink, options)
@@ -76,10 +82,17 @@ def _as_inter(table: pa.Table) -> pa.Table:
             column = _seconds(column)
         elif pa.types.is_boolean(column.type):
             column = column.cast(pa.int8())
-        usual = f"{name}:{'token' if _is_text(column) else 'float'}"
+        usual = f"{name}:{'token' if _is_text(column) and _is_text(as_numbers(column)) else 'float'}"
         names.append(name if ":" in name else known.get(name, usual))
         columns.append(column)
     return pa.table(columns, names=names)
+
+
+def _as_text(table: pa.Table) -> pa.Table:
+    """Without the types that a text file does not know: categories, and other ways to keep text."""
+    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types]
+    kinds = [pa.string() if pa.types.is_string_view(kind) else kind for kind in kinds]
+    return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
 
 
 def _is_text(column: pa.ChunkedArray) -> bool:

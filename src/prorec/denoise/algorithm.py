@@ -56,7 +56,7 @@ class Run:
         self.matching: Matching
         # Worked out once: as weights shrink from round to round, so do scores, and a γ that follows them never rests.
         self.gamma = None if given.gamma == "auto" else float(given.gamma)
-        self.checkpoint = Checkpoint(folder, _identity(given, model, known))
+        self.checkpoint = Checkpoint(folder, "" if folder is None else _identity(given, model, known))
         if given.marginals == "uniform":
             self.marginals = Marginals.uniform(*known.matrix.shape)
         else:
@@ -183,14 +183,33 @@ def _identity(given: ProRec, model: Model, known: Interactions) -> str:
     """What tells one run from another: parameters, model and interactions."""
     settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name != "model"}
     inner = getattr(model, "model", None)
-    if inner is None:
-        about = model.parameters()
-    else:  # a third-party model, which shows where it lies in memory: it is told by its plain settings
-        about = {name: value for name, value in vars(inner).items() if isinstance(value, str | int | float | None)}
-    kind = type(model if inner is None else inner).__qualname__
+    about = model.parameters() if inner is None else _described(inner, [])
     matrix = known.matrix
     content = digest(matrix.indptr, matrix.indices, matrix.data)
-    return json.dumps([settings, kind, about, content], default=plain)
+    return json.dumps([settings, type(model).__name__, about, content], default=plain)
+
+
+def _described(value: Any, above: list[int]) -> Any:
+    """All that a third-party model is made of, in a form that is the same in another process."""
+    if value is None or isinstance(value, str | int | float):
+        return repr(value)
+    if isinstance(value, np.ndarray | np.generic):
+        return digest(np.asarray(value))
+    if isinstance(value, type):
+        return value.__qualname__
+    if len(above) > 20 or id(value) in above:
+        return "…"
+    above = [*above, id(value)]
+    if isinstance(value, dict):
+        return {str(name): _described(each, above) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_described(each, above) for each in value]
+    if hasattr(value, "__dict__"):
+        return [type(value).__qualname__, _described(vars(value), above)]
+    raise InputError(
+        f"a checkpoint must know whose it is, and the model has a {type(value).__name__} in it that cannot be told "
+        "from another one; leave the checkpoint out"
+    )
 
 
 def like(matrix: csr_array, weights: NDArray[np.float32]) -> csr_array:

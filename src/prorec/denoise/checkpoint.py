@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.data._files import naming, replacing
+from prorec.data._files import as_path, naming, replacing
 from prorec.errors import InputError
-from prorec.models.storage import Arrays, plain
+from prorec.models.storage import DAMAGED, Arrays, plain
 
 _NAME = "round.npz"
 
@@ -42,7 +42,7 @@ class Checkpoint:
     """
 
     def __init__(self, folder: str | Path | None, of: str) -> None:
-        self.folder = None if folder is None else Path(folder)
+        self.folder = None if folder is None else as_path(folder)
         self._of = of
         if self.folder is not None:
             with naming(self.folder):
@@ -71,7 +71,7 @@ class Checkpoint:
                 if about.pop("of") != self._of:
                     raise InputError("this is a checkpoint of other parameters or other interactions")
                 return State(about, start=start, **arrays)
-            except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-                if isinstance(error, InputError):
+            except DAMAGED as error:
+                if isinstance(error, InputError) or getattr(error, "errno", None) in (errno.EACCES, errno.EIO):
                     raise
                 raise InputError(f"this checkpoint is damaged; remove it to start anew ({error})") from None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._tables import TableKind
+from prorec.data._files import as_path
 from prorec.denoise.algorithm import KEPT, Progress, Run, check_shapes, like
 from prorec.denoise.history import Round
 from prorec.denoise.tables import explanation_table, noise_table
@@ -20,9 +21,9 @@ from prorec.factors import Factors
 from prorec.interactions import Interactions
 from prorec.models.base import Recommendations
 from prorec.models.model import Model, as_interactions, kind_of
-from prorec.models.storage import Arrays
+from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
-from prorec.transport.blocks import MEMORY, check_memory
+from prorec.transport.blocks import MEMORY, check_memory, check_progress
 from prorec.transport.emd import check_size
 from prorec.transport.thresholds import Matching, Threshold, Top, as_k, fingerprint
 
@@ -113,7 +114,9 @@ class ProRec(Model):
         """
         known = as_interactions(interactions)
         model = wrap(self.model)
+        self._check_settings()
         self._check(known, model)
+        check_progress(progress)
         run = Run(self, model, known, checkpoint, progress or (lambda *_: None))
         run.go(refit=refit)
         self._take(known, run.model, run.weights, run.matching, run.history, run.converged)
@@ -138,8 +141,8 @@ class ProRec(Model):
             "shares": matching.shares,
         }
 
-    def _check(self, known: Interactions, model: Model) -> None:
-        """Refuse everything that can be refused before the first fit, which may take an hour."""
+    def _check_settings(self) -> None:
+        """Refuse parameters that make no sense, whatever the data."""
         one_of("transport", self.transport, ("relaxed", "sinkhorn", "emd"))
         one_of("marginals", self.marginals, ("popularity", "uniform"))
         as_k(self.threshold)
@@ -155,6 +158,9 @@ class ProRec(Model):
         for name in ("anchored", "warm_start"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} must be True or False; got {shown(getattr(self, name))}")
+
+    def _check(self, known: Interactions, model: Model) -> None:
+        """Refuse everything that can be refused before the first fit, which may take an hour."""
         if isinstance(model, ProRec):
             raise InputError("model must be a recommender; a denoiser is given already")
         check_memory(self.memory, known.n_items)
@@ -211,7 +217,7 @@ class ProRec(Model):
         Equals are not told apart: rather all of them are left alone.
         """
         suspicion = self.noise_probability_
-        most = int(self.flag_share * len(suspicion))
+        most = int(number("flag_share", self.flag_share, 0, 1) * len(suspicion))
         if most >= len(suspicion):
             return np.ones(len(suspicion), dtype=bool)
         next_one = len(suspicion) - 1 - most
@@ -265,15 +271,13 @@ class ProRec(Model):
 
     def save(self, folder: str | Path) -> None:
         """Write the denoiser, its model, weights and thresholds included; `prorec.load` reads it."""
-        from prorec.models.storage import write_model
-
         model = self.model_
         about = self.parameters() | {
             "history": [each.to_dict() for each in self.history_],
             "converged": self.converged_,
         }
         arrays = self.learned_ | {f"model.{name}": array for name, array in model.learned_.items()}
-        write_model(Path(folder), type(self).__name__, about, arrays, self.interactions_)
+        write_model(as_path(folder), type(self).__name__, about, arrays, self.interactions_)
 
     @classmethod
     def restored(cls, parameters: dict[str, Any], learned: Arrays, interactions: Interactions) -> Self:
@@ -298,7 +302,12 @@ class ProRec(Model):
             of_model = {name[6:]: array for name, array in learned.items() if name.startswith("model.")}
             model = kind.restored(inner["parameters"], of_model, interactions.with_weights(own["weights"]))
             denoiser = cls(replace(model), **given)  # type: ignore[type-var]
-        except (KeyError, TypeError, AttributeError) as error:
+            denoiser._check_settings()
+            if not history:
+                raise KeyError("history")
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
             raise InputError(f"the denoiser is incomplete or damaged: {error!r}") from None
         denoiser._take(interactions, model, own["weights"], matching, history, converged)
         return denoiser

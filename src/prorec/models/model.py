@@ -19,7 +19,7 @@ from scipy.sparse import csr_array, issparse
 
 from prorec._parallel import in_order
 from prorec._threads import CORES
-from prorec.data._files import naming
+from prorec.data._files import as_path, naming
 from prorec.errors import InputError, shown, whole
 from prorec.factors import Factors, Link
 from prorec.interactions import Interactions
@@ -268,7 +268,7 @@ class Model:
     def save(self, folder: str | Path) -> None:
         """Write the model into a folder: a JSON file, and one with arrays. An older model there is replaced whole."""
         learned = self._fitted()
-        write_model(Path(folder), type(self).__name__, self.parameters(), learned, self.interactions_)
+        write_model(as_path(folder), type(self).__name__, self.parameters(), learned, self.interactions_)
 
     def parameters(self) -> dict[str, Any]:
         """What the model was made with, in a form that can be written down."""
@@ -293,8 +293,9 @@ class Model:
 
 def load(folder: str | Path) -> Model:
     """A model that `save` wrote."""
-    kind, parameters, learned, interactions = read_model(Path(folder))
-    with naming(Path(folder)):
+    folder = as_path(folder)
+    kind, parameters, learned, interactions = read_model(folder)
+    with naming(folder):
         return kind_of(kind).restored(parameters, learned, interactions)
 
 

@@ -57,7 +57,7 @@ def parsed(assignments: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"a parameter must be given as name=value; got {text!r}")
         try:
             given[name.strip()] = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             given[name.strip()] = value.strip()
     return given
 

@@ -5,9 +5,12 @@ The JSON file names the arrays' file and is written last, so a reader sees the o
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
 import zipfile
+import zlib
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from prorec.interactions import Interactions
 
 Arrays = dict[str, NDArray[Any]]
 VERSION = 1
+DAMAGED = (KeyError, TypeError, ValueError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+"""What reading a file of arrays may fail with when its bytes are not what they were."""
 _NAME = "model.json"
 
 
@@ -31,7 +36,12 @@ def write_model(folder: Path, kind: str, parameters: dict[str, Any], learned: Ar
     arrays |= {"matrix.data": matrix.data, "matrix.indices": matrix.indices, "matrix.indptr": matrix.indptr}
     for name, ids in (("users", known.users), ("items", known.items)):
         arrays |= _packed(name, ids)
+    if known.item_names is not None:
+        arrays |= _packed("item_names", known.item_names)
     about = {"format": "prorec model", "version": VERSION, "kind": kind, "parameters": parameters}
+    if known.item_categories is not None:
+        about["item_categories"] = known.item_categories
+    about = json.loads(json.dumps(about, default=plain))  # what cannot be written is found out before anything is
     with naming(folder):
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"arrays-{secrets.token_hex(4)}.npz"
@@ -39,7 +49,7 @@ def write_model(folder: Path, kind: str, parameters: dict[str, Any], learned: Ar
             np.savez(file, **arrays)  # type: ignore[arg-type]
         old = _arrays_in(folder)
         with replacing(folder / _NAME) as temporary:
-            temporary.write_text(json.dumps(about | {"arrays": path.name}, indent=2, default=plain) + "\n")
+            temporary.write_text(json.dumps(about | {"arrays": path.name}, indent=2) + "\n")
         if old is not None:
             old.unlink(missing_ok=True)
 
@@ -63,14 +73,20 @@ def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]
                 arrays = {name: file[name] for name in file.files}
         except FileNotFoundError:
             raise InputError(f"the model is incomplete: {about['arrays']} is missing") from None
-        except (KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        except DAMAGED as error:
+            if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EIO, errno.EISDIR):
+                raise
             raise InputError(f"the model's arrays cannot be read: {error}") from None
         try:
             users, items = _unpacked("users", arrays), _unpacked("items", arrays)
             parts = arrays["matrix.data"], arrays["matrix.indices"], arrays["matrix.indptr"]
             matrix = csr_array(parts, shape=(len(users), len(items)))
             matrix.check_format(full_check=True)
-            known = Interactions(matrix, users, items)
+            names = _unpacked("item_names", arrays) if "item_names.bytes" in arrays else None
+            categories = about.get("item_categories")
+            if categories is not None:
+                categories = tuple(tuple(map(str, each)) for each in categories)
+            known = Interactions(matrix, users, items, item_names=names, item_categories=categories)
             kind, parameters = about["kind"], dict(about["parameters"])
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"the model is incomplete or damaged: {error}") from None
@@ -79,9 +95,11 @@ def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]
 
 
 def plain(value: Any) -> Any:
-    """A numpy number as one of Python's, for JSON."""
+    """A number of any kind as one of Python's own, for JSON."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
     raise TypeError(f"{type(value).__name__} cannot be written")
 
 

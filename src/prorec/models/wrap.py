@@ -34,6 +34,8 @@ def wrap(model: Any) -> Model:
     """
     if isinstance(model, Model):
         return model
+    if isinstance(model, type):
+        raise InputError(f"model must be a model, not a class: {model.__name__}(…) makes one")
     if not callable(getattr(model, "fit", None)):
         raise InputError(f"model must have a fit method; {type(model).__name__} has none")
     library = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}

@@ -97,7 +97,7 @@ def check_memory(memory: Any, n_items: int) -> float:
 def check_progress(progress: Any) -> None:
     """Refuse what cannot be called, before the first block rather than after it."""
     if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function of two numbers; got {type(progress).__name__}")
+        raise InputError(f"progress must be a function; got {type(progress).__name__}")
 
 
 def _bytes(rows: int, n_items: int) -> int:

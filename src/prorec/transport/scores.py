@@ -89,7 +89,9 @@ class ScaledFactors:
             items = np.column_stack([items, factors.item_bias])
         # What is taken from each of the items' factors, so that none is above 1, goes to the users': by powers of two,
         # exactly. Then nothing but a large score can overflow.
-        _, self._exponent = np.frexp(np.maximum(items.max(axis=0), -items.min(axis=0)).astype(np.float64))
+        largest = np.maximum(items.max(axis=0), -items.min(axis=0)).astype(np.float64)
+        self._counts = largest > 0  # a factor that no item has must not make the users' overflow
+        _, self._exponent = np.frexp(largest)
         if items.dtype == np.float32:  # whose powers of two double precision holds, so that a product will do
             self._items = items * np.ldexp(1.0, -self._exponent)
         else:
@@ -138,6 +140,8 @@ class ScaledFactors:
         users = self._factors.users[rows].astype(np.float64)
         if self._factors.item_bias is not None:
             users = np.column_stack([users, np.ones(len(users))])
+        if not self._counts.all():
+            users *= self._counts
         if not self._is_sigmoid:
             # In two steps: γ alone, or the items' part alone, may be more than double precision holds.
             mantissa, exponent = np.frexp(self._gamma)
