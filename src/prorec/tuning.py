@@ -27,6 +27,7 @@ from prorec.models.storage import plain
 
 Grid = Mapping[str, Sequence[Any]]
 Search = Literal["grid", "random", "tpe"]
+_INSIDE = "model."
 
 _DEEP = {
     "learning_rate": (0.0005, 0.001, 0.005, 0.01),
@@ -103,7 +104,8 @@ def tune(
     ----------
     model : the model, with the parameters that stay as they are
     train, valid : two parts of one split; keep the test part out of this
-    grid : values to try, by parameter; by default the model's in `PAPER_GRIDS`
+    grid : values to try, by parameter; by default the model's in `PAPER_GRIDS`. Those of the model inside a denoiser
+        are called `model.rank` and so on
     search : `grid` tries all combinations; `random` and `tpe` draw `trials` of them with Optuna's samplers
     metric : what to choose by
     metrics : which family of definitions
@@ -128,7 +130,7 @@ def tune(
     def run(parameters: Mapping[str, Any]) -> float:
         trial = kept.get(parameters)
         if trial is None:
-            trial = _trial(replace(model, **parameters), parameters, train, valid, metric, int(length), metrics)  # type: ignore[type-var]
+            trial = _trial(_changed(model, parameters), parameters, train, valid, metric, int(length), metrics)
             kept.add(trial)
         done.append(trial)
         value = trial["value"]
@@ -144,7 +146,14 @@ def tune(
     if not np.isfinite(best):
         raise InputError(f"no choice of parameters could be fitted; the first said: {done[0]['error']}")
     winner = next(trial for trial in done if trial["value"] == best)
-    return Tuning(replace(model, **winner["parameters"]), best, metric, tuple(done))  # type: ignore[type-var]
+    return Tuning(_changed(model, winner["parameters"]), best, metric, tuple(done))
+
+
+def _changed(model: Any, parameters: Mapping[str, Any]) -> Any:
+    """The model with other parameters; those of the model inside it are called `model.rank` and so on."""
+    inside = {name.removeprefix(_INSIDE): value for name, value in parameters.items() if name.startswith(_INSIDE)}
+    own = {name: value for name, value in parameters.items() if not name.startswith(_INSIDE)}
+    return replace(model, **own, **({"model": replace(model.model, **inside)} if inside else {}))
 
 
 def _column(values: list[Any]) -> Any:
@@ -263,6 +272,8 @@ def _checked_grid(model: Any, grid: Any) -> Grid:
     if not isinstance(grid, Mapping):
         raise InputError(f"grid must be a mapping from parameters to lists of values; got {type(grid).__name__}")
     known = [each.name for each in fields(model) if each.init]  # type: ignore[arg-type]
+    if isinstance(inner := getattr(model, "model", None), Model):
+        known += [f"{_INSIDE}{each.name}" for each in fields(inner) if each.init]  # type: ignore[arg-type]
     for parameter, values in grid.items():
         if parameter not in known:
             raise InputError(f"grid has {parameter!r}, which is no parameter of {name}; there are {', '.join(known)}")

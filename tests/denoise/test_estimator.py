@@ -439,9 +439,16 @@ def test_numbers_of_any_kind_can_be_saved(tmp_path: Path) -> None:
 
 def test_tuned_like_any_model() -> None:
     parts = prorec.split_by_user(prorec.make_cinema(300, 200, seed=2).interactions, (0.5, 0.2, 0.3))
-    tuned = prorec.tune(ProRec(NCE(rank=8)), parts.train, parts.valid, {"lam": [0.5, 1.0], "gamma": [0.1, "auto"]})
-    assert len(tuned.trials) == 4
-    assert tuned.best.fit(parts.train).gamma_ > 0  # type: ignore[attr-defined]
+    grid = {"lam": [0.5, 1.0], "gamma": [0.1, "auto"], "model.rank": [4, 8]}
+    tuned = prorec.tune(ProRec(NCE(rank=20)), parts.train, parts.valid, grid)
+    assert len(tuned.trials) == 8
+    best = max(tuned.trials, key=lambda trial: trial["value"])["parameters"]
+    assert isinstance(tuned.best, ProRec)
+    assert (tuned.best.lam, tuned.best.gamma, tuned.best.model.rank) == tuple(best.values())
+    by_hand = ProRec(NCE(rank=best["model.rank"]), lam=best["lam"], gamma=best["gamma"]).fit(parts.train)
+    assert prorec.evaluate(by_hand, parts.valid, k=10).mean["ndcg@10"] == pytest.approx(tuned.best_value)
+    with pytest.raises(InputError, match=r"grid has 'model\.ranks', which is no parameter of ProRec"):
+        prorec.tune(ProRec(NCE()), parts.train, parts.valid, {"model.ranks": [4]})
 
 
 # ── what is refused ─────────────────────────────────────────────────────────────────────────────────
