@@ -34,9 +34,13 @@ def is_run(line: str) -> bool:
     return not any(line.startswith(start) for start in NOT_RUN)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+def script_of(page: Path) -> str:
+    return "\n".join(line for block in blocks(page) for line in block.splitlines() if is_run(line))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if script_of(page)], ids=lambda page: page.stem)
 def test_commands(page: Path, tmp_path: Path) -> None:
-    script = "\n".join(line for block in blocks(page) for line in block.splitlines() if is_run(line))
+    script = script_of(page)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],

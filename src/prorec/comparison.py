@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from prorec.data.splits import split_by_user
 from prorec.errors import InputError, whole
 from prorec.evaluation import Evaluation, evaluate
 from prorec.evaluation.metrics import Family
-from prorec.evaluation.significance import Comparison, compare
+from prorec.evaluation.significance import Comparison, compare, holm
 from prorec.interactions import Interactions
 from prorec.models.model import Model, as_interactions
 from prorec.models.wrap import wrap
@@ -26,11 +26,11 @@ JUDGED_BY = ("ndcg", "recall", "map")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OnSplits:
-    """What each recommender scored, averaged over splits for each user; the first is the baseline."""
+    """What each recommender scored, averaged over splits for each user."""
 
     results: Mapping[str, Evaluation]
     comparisons: tuple[Comparison, ...]
-    """Of each other recommender with the first, for each metric."""
+    """Of each recommender with the one it is held against, for each metric."""
     n_seeds: int
 
     @property
@@ -42,7 +42,7 @@ class OnSplits:
         return f"OnSplits({', '.join(self.results)}: {self.n_users:,} users, {self.n_seeds} splits)"
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One entry for each recommender: means, and differences from the first with interval and p (Holm)."""
+        """One entry for each recommender: means, and differences from its baseline with interval and p (Holm)."""
         rows = []
         for name, result in self.results.items():
             own = [each for each in self.comparisons if each.model == name]
@@ -67,6 +67,7 @@ def compare_on_splits(
     n_seeds: int = 5,
     k: int = 5,
     metrics: Family = "standard",
+    against: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> OnSplits:
     """Fit each model on 70% of every user's interactions and judge it by the other 30%, for seeds 0, 1, ….
@@ -76,11 +77,12 @@ def compare_on_splits(
 
     Parameters
     ----------
-    models : by name; the first is what the others are compared with
+    models : by name
     interactions : the whole log
     n_seeds : how many random splits
     k : length of the lists
     metrics : which definitions
+    against : for some models, the name of another that they are compared with; all others are, with the first
     progress : called with what is being done, how much of it is done, and how much there is
     """
     whole("n_seeds", n_seeds, 1)
@@ -90,20 +92,35 @@ def compare_on_splits(
     interactions = as_interactions(interactions)
     check_progress(progress)
     report = progress or (lambda *_: None)
-    total, done = n_seeds * len(models), 0
+    whole("k", k, 1, interactions.n_items, "the number of items")
+    for model in models.values():
+        model._check_parameters(interactions.matrix.shape)
     found: dict[str, list[Evaluation]] = {name: [] for name in models}
     for seed in range(n_seeds):
         parts = split_by_user(interactions, (0.7, 0.3), seed=seed)
         for name, model in models.items():
-            report("fitting and judging", done, total)
+            report(f"{name}, split {seed + 1} of {n_seeds}", 0, 1)
             found[name].append(evaluate(model.fit(parts.train), parts.test, k=k, metrics=metrics))
-            done += 1
-    report("fitting and judging", done, total)
+            report(f"{name}, split {seed + 1} of {n_seeds}", 1, 1)
     results = {name: _averaged(each) for name, each in found.items()}
-    first = next(iter(models))
-    judged_by = [f"{name}@{k}" for name in JUDGED_BY]
-    comparisons = compare(results, baseline=first, metrics=judged_by) if len(models) > 1 else []
-    return OnSplits(results, tuple(comparisons), n_seeds)
+    return OnSplits(results, _compared(results, against or {}, [f"{name}@{k}" for name in JUDGED_BY]), n_seeds)
+
+
+def _compared(
+    results: Mapping[str, Evaluation], against: Mapping[str, str], metrics: list[str]
+) -> tuple[Comparison, ...]:
+    """Each with its baseline, and Holm's correction over all of them."""
+    first = next(iter(results))
+    rows: list[Comparison] = []
+    for name, result in results.items():
+        base = against.get(name, first)
+        base = base if base in results and base != name else first
+        if base != name:
+            rows += compare({base: results[base], name: result}, baseline=base, metrics=metrics)
+    corrected = zip(holm([row.p_t for row in rows]), holm([row.p_wilcoxon for row in rows]), strict=True)
+    return tuple(
+        replace(row, p_t_holm=p_t, p_wilcoxon_holm=p_w) for row, (p_t, p_w) in zip(rows, corrected, strict=True)
+    )
 
 
 def _averaged(each: list[Evaluation]) -> Evaluation:

@@ -64,7 +64,7 @@ def test_every_row_comes_back_with_three_more_columns(clicks: Path, tmp_path: Pa
     assert f"{given.num_rows:,} rows looked at" in done.stdout
     assert f"{flagged:,} rows (" in done.stdout
     assert f"{first.user}" in done.stdout
-    assert f"{first.noise_probability:.4f}" in done.stdout
+    assert f"{first.noise_probability:.3f}" in done.stdout
     assert "MB of memory" in done.stdout
     assert "finding thresholds:" in done.stderr, "plain lines where there is no terminal"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cleaned.csv"], "nothing is left beside it"
@@ -94,6 +94,16 @@ def test_streams(clicks: Path, tmp_path: Path) -> None:
     assert pq.read_table(io.BytesIO(piped.stdout)).num_rows == len(clicks.read_text().splitlines()) - 1
 
 
+def test_a_log_without_names_or_an_ending(clicks: Path, tmp_path: Path) -> None:
+    rows = [line.split(",") for line in clicks.read_text().replace('"a, b"', "").splitlines()[1:]]
+    (tmp_path / "u.data").write_text("".join(f"{user}\t{item}\t{session}\n" for session, item, user, *_ in rows))
+    done = run("denoise", "u.data", "--no-header", "--format", "tsv", "-o", "out.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    again = run("train", "out.csv", "-o", "model", cwd=tmp_path)
+    assert again.returncode == 0, "what was written can be read"
+    assert "--separator" in run("denoise", "u.data", "--no-header", "-o", "x.csv", cwd=tmp_path).stderr
+
+
 def test_json(clicks: Path, tmp_path: Path) -> None:
     done = run("denoise", str(clicks), "-o", str(tmp_path / "out.csv"), "--json")
     about = json.loads(done.stdout)
@@ -120,7 +130,7 @@ def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
         ("[denoise]\nmodle = 'nce'\n", "prorec denoise has no option called 'modle'; did you mean 'model'?"),
         ("[train]\nmodel = 'nce'\n", "there is no table [denoise] in it"),
         ("model = ", "not TOML that can be read"),
-        ("[denoise]\ngamma = [1, 2]\n", "gamma"),
+        ("[denoise]\ngamma = [1, 2]\n", "gamma must be a number above 0, or auto; got"),
         ("[denoise]\nrounds = true\n", "rounds cannot be True"),
         ("[denoise]\ndrop = 1\n", "drop cannot be 1"),
     ):
@@ -253,32 +263,75 @@ def test_a_disk_that_fills_up_leaves_the_old_file(clicks: Path, tmp_path: Path, 
 
 
 def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
-    """SIGKILL at five moments; the file is whole or not there at any time, and in the end the same byte for byte."""
-    club = prorec.make_cinema(800, 600, seed=1).interactions
-    prorec.write_interactions(club, tmp_path / "clicks.csv")
-    words = [COMMAND, "denoise", "clicks.csv", "-m", "wrmf", "-p", "rank=32", "--rounds", "3", "--quiet"]
+    """SIGKILL at five moments, and once when there is something to resume from.
+
+    The file is whole or not there at any time, and in the end the same byte for byte.
+    """
+    prorec.write_interactions(prorec.make_cinema(800, 600, seed=1).interactions, tmp_path / "clicks.csv")
+    words = [COMMAND, "denoise", "clicks.csv", "-m", "wrmf", "-p", "rank=64", "--rounds", "4", "--quiet"]
     begin = time.monotonic()
     subprocess.run([*words, "--out", "wanted.parquet"], cwd=tmp_path, check=True)
     seconds = time.monotonic() - begin
     wanted = (tmp_path / "wanted.parquet").read_bytes()
     out, work = tmp_path / "out.parquet", tmp_path / ".out.parquet.prorec"
-    resumed_from = []
     draw = random.Random(5)
-    for share in sorted(draw.uniform(0.3, 1.0) for _ in range(5)):
+    for share in [*sorted(draw.uniform(0.1, 1.0) for _ in range(5)), None]:
         process = subprocess.Popen([*words, "--out", "out.parquet"], cwd=tmp_path)
-        deadline = time.monotonic() + share * seconds
+        deadline = time.monotonic() + (60 if share is None else share * seconds)
         while time.monotonic() < deadline and process.poll() is None:
             assert not out.exists() or out.read_bytes() == wanted
-            time.sleep(0.01)
+            if share is None and (work / "round.npz").exists():
+                break
+            time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        resumed_from.append((work / "round.npz").exists())
+        if share is None:
+            assert (work / "round.npz").exists()
         assert not out.exists() or out.read_bytes() == wanted
         subprocess.run([*words, "--out", "out.parquet", "--resume"], cwd=tmp_path, check=True)
         assert out.read_bytes() == wanted
         assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.csv", "out.parquet", "wanted.parquet"]
         out.unlink()
-    assert any(resumed_from), "at least one was killed after its first round"
+
+
+def test_an_interrupted_run_is_not_lost_by_mistake(clicks: Path, tmp_path: Path) -> None:
+    work = tmp_path / ".out.csv.prorec"
+    log = prorec.read_interactions(clicks, duplicates="max")
+    prorec.ProRec(NCE(rank=20)).fit(log, checkpoint=work)
+    for words in ((str(clicks), "-p", "rank=20"), ("nowhere.csv", "--force"), ("nowhere.csv", "--resume")):
+        done = run("denoise", *words, "-o", "out.csv", cwd=tmp_path)
+        assert done.returncode == 2
+        assert (work / "round.npz").exists()
+    assert "--resume goes on, --force starts anew" in run("denoise", str(clicks), "-o", "out.csv", cwd=tmp_path).stderr
+    # What is only looked at afterwards may be another.
+    again = ("-p", "rank=20", "--flag-share", "0.1", "--resume")
+    assert run("denoise", str(clicks), "-o", "out.csv", *again, cwd=tmp_path).returncode == 0
+
+
+def test_two_runs_for_one_output(clicks: Path, tmp_path: Path) -> None:
+    import fcntl
+
+    work = tmp_path / ".out.csv.prorec"
+    work.mkdir()
+    with (work / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = run("denoise", str(clicks), "-o", "out.csv", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "another run is about to write out.csv" in done.stderr
+    assert work.exists()
+
+
+def test_interrupted_by_hand(tmp_path: Path) -> None:
+    prorec.write_interactions(prorec.make_cinema(800, 600, seed=1).interactions, tmp_path / "clicks.csv")
+    words = [COMMAND, "denoise", "clicks.csv", "-o", "out.csv", "-m", "wrmf", "-p", "rank=64", "--rounds", "500"]
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / ".out.csv.prorec" / "round.npz").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert "the same command with --resume goes on from here" in said
+    assert "Traceback" not in said
 
 
 def test_resuming_a_different_run_is_refused(clicks: Path, tmp_path: Path) -> None:

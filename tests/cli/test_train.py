@@ -30,7 +30,8 @@ def folder(clicks: Path) -> Path:
         "train", str(clicks), "--model", "wrmf", "--denoise", "--out", str(out), "-p", "rank=8", "--gamma", "0.2"
     )
     assert done.returncode == 0, done.stderr
-    assert "ProRec(model=WRMF(rank=8" in done.stdout
+    assert "WRMF, denoised (γ 0.2, " in done.stdout
+    assert "with weights from the column 'weight'" in done.stdout
     return out
 
 
@@ -38,7 +39,8 @@ def test_train_and_recommend(clicks: Path, folder: Path, tmp_path: Path) -> None
     log = prorec.read_interactions(clicks)
     wanted = prorec.ProRec(WRMF(rank=8), gamma=0.2).fit(log).recommend(log.users, k=4).to_table()
     done = run("recommend", str(folder), "-k", "4", "--out", str(tmp_path / "recs.parquet"))
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert f"{4 * log.n_users:,} recommendations for {log.n_users:,} users" in done.stdout
     got = pq.read_table(tmp_path / "recs.parquet")
     assert got.column_names == ["user", "rank", "item", "score"]
     assert got.select(["user", "rank", "item"]).equals(wanted.select(["user", "rank", "item"]))
@@ -67,10 +69,17 @@ def test_what_train_and_recommend_refuse(clicks: Path, folder: Path, tmp_path: P
         (("recommend", str(tmp_path)), "there is no model here"),
         (("recommend", str(folder), "-k", "0"), "k must be a whole number from 1 to the number of items"),
         (("recommend", str(folder), "-u", "999"), "user 999 is not among"),
-        (("recommend", str(folder), "-u", "ann"), "users are whole numbers in this model; got ann"),
-        (("recommend", str(folder), "-u", "--5"), "users are whole numbers in this model; got --5"),
+        (
+            ("recommend", str(folder), "-u", "ann"),
+            "users are whole numbers in this model",
+        ),
+        (("recommend", str(folder), "-u", "--5"), "with --user before each; got --5"),
         (("recommend", str(folder), "--out", str(clicks)), "this file exists already"),
-        (("train", str(clicks), "--out", str(tmp_path / "m"), "--gamma", "foo"), "gamma must be a number"),
+        (("train", str(clicks), "--out", str(tmp_path / "m"), "--denoise", "--gamma", "x"), "gamma must be a number"),
+        (
+            ("train", str(clicks), "--out", str(tmp_path / "m"), "--gamma", "1"),
+            "--gamma means nothing without --denoise",
+        ),
         (("train", str(clicks), "--out", str(tmp_path / "m"), "-p", "rank={[]:1}"), "rank must be a whole number"),
     ):
         done = run(*words)
@@ -95,11 +104,31 @@ def test_evaluate(clicks: Path) -> None:
         values.append(prorec.evaluate(model, parts.test, k=5).mean["ndcg@5"])
     assert rows[2]["mean"]["ndcg@5"] == pytest.approx(np.mean(values), rel=1e-6)
     change = rows[2]["difference"]["ndcg@5"]
-    assert change["absolute"] == pytest.approx(rows[2]["mean"]["ndcg@5"] - rows[0]["mean"]["ndcg@5"])
+    assert change["absolute"] == pytest.approx(rows[2]["mean"]["ndcg@5"] - rows[1]["mean"]["ndcg@5"]), "with its own"
     assert change["low"] < change["absolute"] < change["high"]
+    own = rows[1]["difference"]["ndcg@5"]["absolute"]
+    assert own == pytest.approx(rows[1]["mean"]["ndcg@5"] - rows[0]["mean"]["ndcg@5"]), "with the first"
     shown = run(*words).stdout
     assert f"{rows[2]['mean']['ndcg@5']:.4f}" in shown
     assert "2 random splits" in shown
+
+
+def test_the_control_has_weights_that_are_small_but_alike(clicks: Path) -> None:
+    done = run("evaluate", str(clicks), "--models", "nce,nce+scaled,nce+prorec", "--seeds", "1", "--json", "--quiet")
+    nce, control, ours = json.loads(done.stdout)
+    parts = prorec.split_by_user(prorec.read_interactions(clicks), (0.7, 0.3), seed=0)
+    model = prorec.models.NCE(rank=parts.train.n_items // 4)
+    mean = prorec.ProRec(model).fit(parts.train).weights_.data.mean()
+    scaled = model.fit(parts.train.with_weights(np.full(len(parts.train), mean)))
+    assert control["mean"]["ndcg@5"] == pytest.approx(prorec.evaluate(scaled, parts.test, k=5).mean["ndcg@5"])
+    assert len({nce["mean"]["ndcg@5"], control["mean"]["ndcg@5"], ours["mean"]["ndcg@5"]}) == 3
+
+
+def test_a_denoised_log_is_no_test(clicks: Path, tmp_path: Path) -> None:
+    run("denoise", str(clicks), "-o", str(tmp_path / "cleaned.csv"))
+    done = run("evaluate", str(tmp_path / "cleaned.csv"), "--models", "popularity", "--seeds", "1")
+    assert "this log has been denoised" in done.stderr
+    assert "popularity" in done.stdout
 
 
 def test_a_baseline_of_nothing(tmp_path: Path) -> None:
@@ -114,11 +143,13 @@ def test_a_baseline_of_nothing(tmp_path: Path) -> None:
 def test_what_evaluate_refuses(clicks: Path) -> None:
     for words, problem in (
         (("--models", "nce,nec"), "there is no model called 'nec'; did you mean 'nce'?"),
-        (("--models", "nce+magic"), "behind + there can be prorec; got 'nce+magic'"),
+        (("--models", "nce+magic"), "behind + there can be prorec or scaled; got 'nce+magic'"),
         (("-p", "rank=5"), "a parameter here belongs to a model, as in nce.rank=5"),
         (("-p", "wrmf.rank=5"), "there are parameters for wrmf, which is not among the models"),
         (("--seeds", "0"), "seeds must be a whole number of at least 1"),
-        (("-k", "100000"), "k"),
+        (("-k", "100000"), "k must be a whole number from 1 to the number of items"),
+        (("--models", "nce,NCE"), "nce is among the models twice"),
+        (("--lam", "2"), "lam must be a finite number from 0 to 1; got 2.0"),
         (("--metrics", "own"), "metrics must be one of"),
     ):
         done = run("evaluate", str(clicks), *words)

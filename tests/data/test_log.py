@@ -165,7 +165,7 @@ def test_no_header(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("5,6,x\n5,7,y\n")
     log = read_log(path, header=False)
-    assert log.table.column_names == ["column 0", "column 1", "column 2"]
+    assert log.table.column_names == ["user", "item", "column 2"], "so that it can be read again"
     assert log.places.tolist() == [0, 1]
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import ot
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from implicit.cpu.als import AlternatingLeastSquares
@@ -284,8 +286,19 @@ def test_checkpoints_of_third_party_models(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first.weights_.data, again.weights_.data)
     with pytest.raises(InputError, match="checkpoint of other parameters"):
         ProRec(Configured({"scale": np.full(30, -1.0)}), gamma=0.1).fit(data, checkpoint=tmp_path)
-    with pytest.raises(InputError, match="that cannot be told from another"):
-        ProRec(Configured({"scale": 1.0, "lock": iter([])}), gamma=0.1).fit(data, checkpoint=tmp_path)
+    for odd in (torch.ones(30), torch.zeros(30)):
+        with pytest.raises(InputError, match="checkpoint of other parameters"):
+            ProRec(Configured({"scale": 1.0, "odd": odd}), gamma=0.1).fit(data, checkpoint=tmp_path)
+    with pytest.raises(InputError, match="this Configured cannot be told from others"):
+        ProRec(Configured({"scale": 1.0, "change": lambda x: x}), gamma=0.1).fit(data, checkpoint=tmp_path)
+
+
+def test_a_checkpoint_knows_how_many_items_there_were(tmp_path: Path) -> None:
+    entries = (np.ones(4), ([0, 0, 1, 1], [0, 1, 0, 1]))
+    small, large = (csr_array(entries, shape=(2, n_items)) for n_items in (3, 5))
+    ProRec(SVD(rank=1)).fit(small, checkpoint=tmp_path)
+    with pytest.raises(InputError, match="checkpoint of other parameters"):
+        ProRec(SVD(rank=1)).fit(large, checkpoint=tmp_path)
 
 
 # ── what came out ───────────────────────────────────────────────────────────────────────────────────
@@ -333,6 +346,37 @@ def test_planted_mistakes_are_found_better_than_by_chance() -> None:
     assert found["auroc"] > 0.75
     flagged = denoiser.flagged_
     assert club.is_mistake[flagged].mean() > 2 * club.is_mistake.mean()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_annotate_keeps_the_table_and_its_order(denoised: ProRec, cinema: Interactions, kind: Any) -> None:
+    table = cinema.to_table().rename_columns(["viewer", "film", "weight", "timestamp", "origin"])
+    order = np.random.default_rng(0).permutation(len(cinema))
+    shuffled = table.take(pa.array(np.concatenate([order, order[:5]]))).append_column("x", [["a"] * (len(cinema) + 5)])
+    given = {
+        "pandas": lambda: shuffled.to_pandas(),
+        "polars": lambda: pl.from_arrow(shuffled),
+        "pyarrow": lambda: shuffled,
+    }
+    native = given[kind]()
+    found = denoised.annotate(native, user_col="viewer", item_col="film")
+    assert type(found) is type(native)
+    got = found if kind == "pyarrow" else pa.table(found) if kind == "pandas" else found.to_arrow()
+    assert got.column_names == [*shuffled.column_names, "prorec_weight", "noise_probability", "flagged"]
+    assert got["film"].to_pylist() == shuffled["film"].to_pylist()
+    places = np.concatenate([order, order[:5]])
+    np.testing.assert_allclose(got["prorec_weight"].to_numpy(), denoised.weights_.data[places], rtol=1e-6)
+    assert got["flagged"].to_pylist() == denoised.flagged_[places].tolist()
+
+
+def test_annotate_leaves_strangers_empty(denoised: ProRec, cinema: Interactions) -> None:
+    unseen = int(np.setdiff1d(np.arange(cinema.n_items), cinema.matrix[[0]].indices)[0])
+    pairs = {"user": [cinema.users[0], 9999, cinema.users[0]], "item": [cinema.items[unseen], cinema.items[0], 9999]}
+    got = denoised.annotate(pa.table(pairs))
+    assert got["weight"].to_pylist() == [None, None, None]
+    assert got["flagged"].to_pylist() == [None, None, None]
+    with pytest.raises(InputError, match="no column is called 'user'"):
+        denoised.annotate(pa.table({"a": [1]}))
 
 
 def test_explain(denoised: ProRec, cinema: Interactions) -> None:
@@ -473,7 +517,7 @@ def test_tuned_like_any_model() -> None:
         ({"memory": 10}, "memory must be at least"),
         ({"model": object()}, "model must have a fit method"),
         ({"model": NCE}, r"model must be a model, not a class: NCE\(…\) makes one"),
-        ({"model": ProRec(NCE())}, "model must be a recommender"),
+        ({"model": ProRec(NCE(rank=3))}, "model must be a recommender"),
         ({"model": NCE(rank=1000)}, "rank must be a whole number from 1 to the smaller side"),
     ],
 )

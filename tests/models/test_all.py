@@ -206,7 +206,7 @@ class TestEvery:
                 model.recommend(["user 1"], k=k)
 
     def test_bad_weights(self, kind: type[Model]) -> None:
-        with pytest.raises(InputError, match="weights must be from 0 to 1; that of entry 1 is 2"):
+        with pytest.raises(InputError, match="weights must be from 0 to 1; that of user 0 and item 1 is 2"):
             made(kind).fit(csr_array(np.array([[1.0, 2.0], [0.5, 0.0]])))
         with pytest.raises(InputError, match="weight"):
             made(kind).fit(csr_array(np.array([[1.0, np.nan], [0.5, 0.0]])))

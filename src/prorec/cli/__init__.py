@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import warnings
 from typing import Annotated, Any
@@ -41,9 +42,21 @@ def main() -> None:
         if debug:
             raise
         meant_for_people = isinstance(error, (InputError, DownloadError))
-        words = str(error) if meant_for_people else f"{type(error).__name__}: {error} (--debug shows where)"
+        words = _as_typed(str(error)) if meant_for_people else f"{type(error).__name__}: {error} (--debug shows where)"
         Console(stderr=True).print(Text("prorec: ", style="red") + Text(words), soft_wrap=True)
         sys.exit(2 if isinstance(error, InputError) else 1)
+
+
+def _as_typed(words: str) -> str:
+    """A message in the words of the command line, where it has those of Python."""
+    for in_python, typed in (
+        ("header=False", "--no-header"),
+        ("give the separator", "give it with --separator (',' or '\\t', say)"),
+        ("duplicates='max' lets them count once", "here, they count once"),
+    ):
+        words = words.replace(in_python, typed)
+    options = "user_col|item_col|weight_col|flag_share|warm_start"
+    return re.sub(rf"\b({options})\b", lambda found: f"--{found[0].replace('_', '-')}", words)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
-import resource
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
+import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -19,9 +22,9 @@ from rich.text import Text
 
 from prorec.cli import options
 from prorec.cli.progress import Reporter
-from prorec.cli.streams import check_free, incoming, to_stdout
+from prorec.cli.streams import check_free, read, to_stdout
 from prorec.data._files import format_of, naming
-from prorec.data.log import Log, read_log
+from prorec.data.log import Log
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
 from prorec.errors import InputError
@@ -52,7 +55,7 @@ def denoise(
     no_header: options.NoHeader = False,
     separator: options.Separator = None,
     text_ids: options.TextIds = False,
-    format: options.Format = "csv",
+    format: options.Format = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from where a run with the same options was interrupted.")
     ] = False,
@@ -67,53 +70,44 @@ def denoise(
     """
     begin = time.perf_counter()
     parameters = parsed(param or [])
-    denoiser = ProRec(
+    denoiser = options.denoiser_of(
         named(model, parameters),
-        transport=transport,  # type: ignore[arg-type]  # checked by fit, with words
-        threshold=options.threshold_of(threshold),
-        gamma=options.gamma_of(gamma),
+        transport=transport,
+        threshold=threshold,
+        gamma=gamma,
         beta=beta,
         lam=lam,
         rounds=rounds,
         anchored=anchored,
-        marginals=marginals,  # type: ignore[arg-type]
+        marginals=marginals,
         warm_start=warm_start,
         flag_share=flag_share,
     )
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )
-    try:
-        work = _work_folder(out, resume=resume, force=force)
-    except NothingToDo as done:
-        Console(stderr=True, quiet=quiet).print(Text(str(done)), soft_wrap=True)
+    if resume and out != "-" and not force and Path(out).exists() and not _work_folder(out).exists():
+        Console(stderr=True, quiet=quiet).print(Text(f"{out} is there already, and there is no run to resume"))
         return
-    try:
-        with Reporter(quiet=quiet or as_json) as report:
-            report("reading", 0, 1)
-            with incoming(log, format) as path:
-                given = read_log(path, **columns)
-            report("reading", 1, 1)
-            _check_columns(given, Path(f"-.{format}" if out == "-" else out))
-            denoiser.model = sized(denoiser.model, given.interactions.matrix.shape, parameters)
-            # The weights are what is written; a model that has learned from them would only be thrown away.
-            denoiser.fit(given.interactions, refit=False, checkpoint=work, progress=report)
-            written = _write(given, denoiser, out, format, work, drop=drop)
-    except BaseException:
-        if work is not None and not any(work.glob("round.npz")) and not any(work.glob("fit-*")):
-            shutil.rmtree(work)  # nothing in it that would be worth coming back for
-        raise
-    if work is not None:
-        shutil.rmtree(work)
+    _check_place(out, resume=resume, force=force)
+    with Reporter(quiet=quiet or as_json) as report:
+        report("reading", 0, 1)
+        given = read(log, format, columns)
+        report("reading", 1, 1)
+        _check_columns(given, Path(f"-.{format or 'csv'}" if out == "-" else out))
+        denoiser.model = sized(denoiser.model, given.interactions.matrix.shape, parameters)
+        # The weights are what is written; a model that has learned from them would only be thrown away.
+        fit = partial(denoiser.fit, given.interactions, refit=False, progress=report)
+        if out == "-":
+            written = _to_stream(given, fit(), format, drop=drop)
+        else:
+            with _working(out, resume=resume) as work:
+                written = _to_file(given, fit(checkpoint=work), Path(out), work, drop=drop)
     about = _summary(given, denoiser, out, written, time.perf_counter() - begin)
     if as_json:
         print(json.dumps(about), file=sys.stderr if out == "-" else sys.stdout)
     elif not quiet:
         _show(about, Console(stderr=out == "-"))
-
-
-class NothingToDo(Exception):
-    """The output of the run that was to be resumed is there."""
 
 
 def _check_columns(given: Log, path: Path) -> None:
@@ -124,42 +118,85 @@ def _check_columns(given: Log, path: Path) -> None:
         write_table(table.slice(0, 1), io.BytesIO(), path.name)
 
 
-def _work_folder(out: str, *, resume: bool, force: bool) -> Path | None:
-    """The folder beside the output that a run keeps its state in; None for a stream."""
+def _work_folder(out: str) -> Path:
+    """The folder beside the output that a run keeps its state in."""
+    path = Path(out)
+    return path.parent / f".{path.name}.prorec"
+
+
+def _has_state(work: Path) -> bool:
+    return any(work.glob("round.npz")) or any(work.glob("fit-*"))
+
+
+def _check_place(out: str, *, resume: bool, force: bool) -> None:
+    """Refuse an output that cannot or must not be written, or that another run was to write."""
     if out == "-":
         if resume:
             raise InputError("a run that writes to a stream keeps nothing to resume from")
-        return None
-    path = Path(out)
-    work = path.parent / f".{path.name}.prorec"
-    is_going_on = resume and work.exists()
-    if resume and not is_going_on and path.exists() and not force:
-        raise NothingToDo(f"{path} is there already, and there is no run to resume")
-    check_free(path, force=force or is_going_on)
+        return
+    has_state = _has_state(_work_folder(out))
+    check_free(Path(out), force=force or (resume and has_state))
+    if has_state and not resume and not force:
+        raise InputError(f"{out}: a run that was to write this was interrupted; --resume goes on, --force starts anew")
+
+
+@contextmanager
+def _working(out: str, *, resume: bool) -> Iterator[Path]:
+    """The work folder, for this run alone; it goes away when the run ends well, or has nothing to come back for."""
+    work = _work_folder(out)
     with naming(work):
-        if work.exists() and not is_going_on:
-            shutil.rmtree(work)
         work.mkdir(exist_ok=True)
-    return work
+        with (work / "lock").open("w") as lock:
+            _lock(lock, out)
+            if not resume:
+                for path in work.iterdir():
+                    if path.name != "lock":
+                        shutil.rmtree(path) if path.is_dir() else path.unlink()
+            try:
+                yield work
+            except BaseException as error:
+                if not _has_state(work):
+                    shutil.rmtree(work)
+                elif isinstance(error, KeyboardInterrupt):
+                    Console(stderr=True).print(Text("interrupted; the same command with --resume goes on from here"))
+                raise
+            shutil.rmtree(work)
 
 
-def _write(given: Log, denoiser: ProRec, out: str, kind: str, work: Path | None, *, drop: bool) -> int:
-    """Write the rows; how many."""
-    table = given.with_columns(
-        {
-            "weight": denoiser.weights_.data,
-            "noise_probability": denoiser.noise_probability_,
-            "flagged": denoiser.flagged_,
-        }
-    )
+def _lock(file: IO[str], out: str) -> None:
+    """Hold the file for as long as it is open: a process that is killed lets go of it."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # not on this system
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"another run is about to write {out}") from None
+
+
+def _rows(given: Log, denoiser: ProRec, *, drop: bool, typed: bool) -> pa.Table:
+    found = {
+        "weight": denoiser.weights_.data,
+        "noise_probability": denoiser.noise_probability_,
+        "flagged": denoiser.flagged_,
+    }
+    table = given.with_columns(found)
     if drop:
         table = table.filter(~denoiser.flagged_[given.places])
-    if kind == "parquet" if work is None else format_of(Path(out))[0] == "parquet":
-        table = given.typed(table)
-    if work is None:
-        to_stdout(table, kind)
-        return int(table.num_rows)
-    path = Path(out)
+    return given.typed(table) if typed else table
+
+
+def _to_stream(given: Log, denoiser: ProRec, kind: str | None, *, drop: bool) -> int:
+    """Write the rows; how many."""
+    table = _rows(given, denoiser, drop=drop, typed=kind == "parquet")
+    to_stdout(table, kind)
+    return int(table.num_rows)
+
+
+def _to_file(given: Log, denoiser: ProRec, path: Path, work: Path, *, drop: bool) -> int:
+    """Write the rows, all or nothing; how many."""
+    table = _rows(given, denoiser, drop=drop, typed=format_of(path)[0] == "parquet")
     with naming(path):
         # In the work folder first: what is left there by a run that was killed goes away with it.
         whole = work / f"whole-{path.name}"
@@ -179,7 +216,9 @@ def _summary(given: Log, denoiser: ProRec, out: str, written: int, seconds: floa
         "users": known.n_users,
         "items": known.n_items,
         "interactions": len(known),
+        "weight_column": given.weight_column,
         "flagged_rows": int(flagged.sum()),
+        "users_with_flags": len(np.unique(known.user_codes[denoiser.flagged_])),
         "rows_written": written,
         "out": out,
         "model": str(denoiser.model),
@@ -190,35 +229,50 @@ def _summary(given: Log, denoiser: ProRec, out: str, written: int, seconds: floa
         "below_threshold": last.below_threshold,
         "most_suspicious": top.select(["user", "item", "noise_probability", "weight"]).to_pylist(),
         "seconds": round(seconds, 2),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_memory_mb": _peak_memory(),
     }
+
+
+def _peak_memory() -> int | None:
+    """The most memory this process has had, in MB; None where the system does not say."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6)
 
 
 def _show(about: dict[str, Any], console: Console) -> None:
     share = about["flagged_rows"] / about["rows"]
-    looked = (
-        f"{about['rows']:,} rows looked at: {about['interactions']:,} different interactions of {about['users']:,} "
-        f"users with {about['items']:,} items."
-    )
-    found = (
-        f"{about['flagged_rows']:,} rows ({share:.1%}) are flagged, the most suspicious: a list to look at, not a "
-        "verdict (--flag-share makes it longer or shorter)."
-    )
-    console.print(Text(looked), soft_wrap=True)
-    console.print(Text(found), soft_wrap=True)
-    table = Table("user", "item", "noise probability", "weight", box=None, pad_edge=False)
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for row in about["most_suspicious"]:
-        ids = Text(str(row["user"])), Text(str(row["item"]))
-        table.add_row(*ids, f"{row['noise_probability']:.4f}", f"{row['weight']:.3f}")
-    console.print(Text("\nThe most suspicious:"))
-    console.print(table)
-    where = "the stream" if about["out"] == "-" else about["out"]
+    weights = f" Weights are from the column {about['weight_column']!r}." if about["weight_column"] is not None else ""
     console.print(
-        Text(
-            f"\n{about['rows_written']:,} rows written to {where} in {about['seconds']:.1f} s, with at most "
-            f"{about['peak_memory_mb']:,} MB of memory."
-        ),
-        soft_wrap=True,
+        f"{about['rows']:,} rows looked at: {about['interactions']:,} different interactions of {about['users']:,} "
+        f"users with {about['items']:,} items.{weights}",
+        highlight=False,
+        markup=False,
+    )
+    if about["flagged_rows"]:
+        console.print(
+            f"{about['flagged_rows']:,} rows ({share:.1%}) are flagged, of {about['users_with_flags']:,} users: the "
+            "most suspicious, as a list to look at and not a verdict (--flag-share makes it longer or shorter). These "
+            "first:\n",
+            highlight=False,
+        )
+        table = Table("user", "item", "noise probability", box=None, pad_edge=False)
+        table.columns[2].justify = "right"
+        for row in about["most_suspicious"]:
+            table.add_row(Text(str(row["user"])), Text(str(row["item"])), f"{row['noise_probability']:.3f}")
+        console.print(table)
+        console.print("\nThe probability is good for ordering rows; it is not calibrated.")
+    else:
+        console.print("Nothing is flagged: there is too little to tell one row from another by.")
+    memory = f", with at most {about['peak_memory_mb']:,} MB of memory" if about["peak_memory_mb"] else ""
+    where = "the stream" if about["out"] == "-" else about["out"]
+    dropped = about["rows"] - about["rows_written"]
+    console.print(
+        f"{about['rows_written']:,} rows written to {where}{f', {dropped:,} left out,' if dropped else ''} in "
+        f"{about['seconds']:.1f} s{memory}.",
+        highlight=False,
+        markup=False,
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -12,11 +15,12 @@ from rich.text import Text
 
 from prorec.cli import options
 from prorec.cli.progress import Reporter
-from prorec.cli.streams import incoming
+from prorec.cli.streams import read
 from prorec.comparison import JUDGED_BY, OnSplits, compare_on_splits
-from prorec.data.log import read_log
 from prorec.denoise import ProRec
-from prorec.errors import InputError, one_of, whole
+from prorec.denoise.control import scaled
+from prorec.errors import DataWarning, InputError, one_of, whole
+from prorec.evaluation.metrics import Family
 from prorec.models.model import Model
 from prorec.models.named import named, parsed, sized
 
@@ -24,8 +28,8 @@ from prorec.models.named import named, parsed, sized
 def evaluate(
     log: Annotated[str, typer.Argument(help="A csv, tsv, parquet or .inter file of interactions, or - for a stream.")],
     models: Annotated[
-        str, typer.Option(help="Names between commas; +prorec behind one means denoised. The first is the baseline.")
-    ] = "nce,nce+prorec",
+        str, typer.Option(help="Names between commas; +prorec behind one means denoised, +scaled its control.")
+    ] = "nce,nce+prorec,nce+scaled",
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", help="A parameter of a model, as in -p nce.rank=50; may be repeated."),
@@ -33,17 +37,22 @@ def evaluate(
     seeds: Annotated[int, typer.Option(help="How many splits to average over.")] = 5,
     k: Annotated[int, typer.Option("-k", help="Length of the lists to judge.")] = 5,
     metrics: Annotated[str, typer.Option(help="Which definitions of the metrics: standard or paper.")] = "standard",
+    transport: options.Transport = "relaxed",
+    threshold: options.ThresholdText = "personal",
     gamma: options.Gamma = "auto",
     beta: options.Beta = 20.0,
     lam: options.Lam = 0.5,
     rounds: options.Rounds = 1,
+    anchored: options.Anchored = False,
+    marginals: options.MarginalsName = "popularity",
+    warm_start: options.WarmStart = False,
     user_col: options.UserColumn = None,
     item_col: options.ItemColumn = None,
     weight_col: options.WeightColumn = None,
     no_header: options.NoHeader = False,
     separator: options.Separator = None,
     text_ids: options.TextIds = False,
-    format: options.Format = "csv",
+    format: options.Format = None,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
     config: options.Config = None,
@@ -52,27 +61,53 @@ def evaluate(
     one_of("metrics", metrics, ("standard", "paper"))
     whole("seeds", seeds, 1)
     whole("k", k, 1)
-    how = {"gamma": options.gamma_of(gamma), "beta": beta, "lam": lam, "rounds": rounds}
+    denoised = partial(
+        options.denoiser_of,
+        transport=transport,
+        threshold=threshold,
+        gamma=gamma,
+        beta=beta,
+        lam=lam,
+        rounds=rounds,
+        anchored=anchored,
+        marginals=marginals,
+        warm_start=warm_start,
+    )
     parameters = parsed(param or [])
-    _rivals(models, parameters, how, None)  # what is wrong with them should not have to wait for the log
+    _rivals(models, parameters, denoised, None)  # what is wrong with them should not have to wait for the log
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )
     with Reporter(quiet=quiet or as_json) as report:
         report("reading", 0, 1)
-        with incoming(log, format) as path:
-            clicks = read_log(path, **columns).interactions
+        given = read(log, format, columns)
+        clicks = given.interactions
         report("reading", 1, 1)
-        rivals = _rivals(models, parameters, how, clicks.matrix.shape)
-        result = compare_on_splits(rivals, clicks, n_seeds=seeds, k=k, metrics=metrics, progress=report)  # type: ignore[arg-type]
+        if {"noise_probability", "flagged"} <= set(given.table.column_names):
+            warnings.warn(
+                "this log has been denoised, with what is tested on in view: the figures will be too good. Evaluate "
+                "the log as it was before",
+                DataWarning,
+                stacklevel=1,
+            )
+        rivals = _rivals(models, parameters, denoised, clicks.matrix.shape)
+        result = compare_on_splits(
+            rivals,
+            clicks,
+            n_seeds=seeds,
+            k=k,
+            metrics=cast(Family, metrics),
+            against={name: name.partition("+")[0] for name in rivals},
+            progress=report,
+        )
     if as_json:
         print(json.dumps(result.to_rows()))
-    elif not quiet:
-        _show(result)
+    else:
+        _show(result, given.weight_column)
 
 
 def _rivals(
-    names: str, parameters: dict[str, Any], how: dict[str, Any], shape: tuple[int, int] | None
+    names: str, parameters: dict[str, Any], denoised: Callable[[Model], ProRec], shape: tuple[int, int] | None
 ) -> dict[str, Model]:
     """The models by name, no larger than data of this shape allows."""
     rivals: dict[str, Model] = {}
@@ -83,21 +118,25 @@ def _rivals(
             raise InputError(f"a parameter here belongs to a model, as in nce.{name}={value}")
         own.setdefault(of.lower(), {})[parameter] = value
     used = set()
-    for word in names.split(","):
-        name, plus, wrapper = word.strip().lower().partition("+")
-        if plus and wrapper != "prorec":
-            raise InputError(f"behind + there can be prorec; got {word.strip()!r}")
-        used.add(name)
-        model = named(name, own.get(name))
+    for word in (word.strip().lower() for word in names.split(",")):
+        name, plus, addition = word.partition("+")
+        if plus and addition not in ("prorec", "scaled"):
+            raise InputError(f"behind + there can be prorec or scaled; got {word!r}")
+        if word in rivals:
+            raise InputError(f"{word} is among the models twice")
+        used |= {name, word}
+        given = own.get(name, {}) | own.get(word, {})
+        model = named(name, given)
         if shape is not None:
-            model = sized(model, shape, own.get(name, ()))
-        rivals[word.strip().lower()] = ProRec(model, **how) if plus else model
+            model = sized(model, shape, given)
+        denoiser = denoised(model)
+        rivals[word] = {"": model, "prorec": denoiser, "scaled": scaled(denoiser)}[addition]
     if unused := own.keys() - used:
         raise InputError(f"there are parameters for {', '.join(sorted(unused))}, which is not among the models")
     return rivals
 
 
-def _show(result: OnSplits) -> None:
+def _show(result: OnSplits, weight_column: str | None) -> None:
     rows = result.to_rows()
     names = [name for name in rows[0]["mean"] if name.partition("@")[0] in JUDGED_BY]
     console = Console()
@@ -111,11 +150,15 @@ def _show(result: OnSplits) -> None:
             cells.append(f"{row['mean'][name]:.4f}{'' if change is None else _marked(change)}")
         table.add_row(row["model"], *cells)
     console.print(table)
-    words = (
-        f"\nMeans over {result.n_users:,} users and {result.n_seeds} random splits. Beside them, the difference from "
-        f"{rows[0]['model']}; * where p < .01 (paired t-test over users, Holm-corrected)."
+    splits = "one random split" if result.n_seeds == 1 else f"{result.n_seeds} random splits"
+    weights = f" Weights are from the column {weight_column!r}." if weight_column is not None else ""
+    console.print(
+        Text(
+            f"\nMeans over {result.n_users:,} users and {splits}. Beside them, the difference from the same model "
+            f"without +, or else from {rows[0]['model']}; * where p < .01 (paired t-test over users, Holm-corrected). "
+            f"+scaled is a control: smaller weights, all alike.{weights}"
+        )
     )
-    console.print(Text(words), soft_wrap=True)
 
 
 def _marked(change: dict[str, Any]) -> str:

@@ -11,7 +11,9 @@ from typing import Annotated, Any, cast
 import typer
 
 from prorec import transport
+from prorec.denoise import ProRec
 from prorec.errors import InputError
+from prorec.models.model import Model
 from prorec.transport.thresholds import Threshold
 
 
@@ -41,6 +43,8 @@ def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
             raise InputError(f"{path}: {name} cannot be {value!r}")
         if isinstance(value, dict):
             value = [f"{each}={_as_text(setting)}" for each, setting in value.items()]
+        if getattr(option, "multiple", False) and not isinstance(value, list):
+            value = [value]
         defaults[str(option.name)] = [str(each) for each in value] if isinstance(value, list) else value
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
     return path
@@ -63,7 +67,10 @@ ModelName = Annotated[str, typer.Option("--model", "-m", help="nce, wrmf, svd, e
 Parameters = Annotated[
     list[str] | None, typer.Option("--param", "-p", help="A parameter of the model, as in -p rank=50; may be repeated.")
 ]
-Format = Annotated[str, typer.Option("--format", help="Format of what goes through -: csv, tsv or parquet.")]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", help="csv, tsv or parquet: of what goes through -, or a log whose name doesn't tell."),
+]
 
 # How the columns of a log are called.
 UserColumn = Annotated[str | None, typer.Option("--user-col", help="Name of the user column, or its position from 0.")]
@@ -119,3 +126,35 @@ def columns_of(
 
 def _unescaped(separator: str | None) -> str | None:
     return {"\\t": "\t", "tab": "\t"}.get(separator or "", separator)
+
+
+def denoiser_of(
+    model: Model,
+    *,
+    transport: str,
+    threshold: str,
+    gamma: str,
+    beta: float,
+    lam: float,
+    rounds: int,
+    anchored: bool,
+    marginals: str,
+    warm_start: bool,
+    flag_share: float = 0.05,
+) -> ProRec:
+    """The denoiser that was asked for; what is wrong with it is said before any work."""
+    denoiser = ProRec(
+        model,
+        transport=transport,  # type: ignore[arg-type]  # checked below, with words
+        threshold=threshold_of(threshold),
+        gamma=gamma_of(gamma),
+        beta=beta,
+        lam=lam,
+        rounds=rounds,
+        anchored=anchored,
+        marginals=marginals,  # type: ignore[arg-type]
+        warm_start=warm_start,
+        flag_share=flag_share,
+    )
+    denoiser.check_settings()
+    return denoiser

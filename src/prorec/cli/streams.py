@@ -9,23 +9,34 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from prorec.data._files import format_of, naming
+from prorec.data._files import ending_of, format_of, naming
+from prorec.data.log import Log, read_log
 from prorec.data.writers import write_table
 from prorec.errors import InputError, one_of
 
 FORMATS = ("csv", "tsv", "parquet")
+_SEPARATORS = {"csv": ",", "tsv": "\t"}
+_ENDINGS = (".csv", ".tsv", ".inter", ".parquet", ".pq")
+
+
+def read(path: str, kind: str | None, columns: dict[str, Any]) -> Log:
+    """The log in a file, or what comes through the stream."""
+    if kind is not None:
+        one_of("format", kind, FORMATS)
+    if path != "-":
+        if kind in _SEPARATORS and columns["separator"] is None and ending_of(Path(path)) not in _ENDINGS:
+            columns = columns | {"separator": _SEPARATORS[kind]}
+        return read_log(path, **columns)
+    with _standard_input(kind or "csv") as whole:
+        return read_log(whole, **columns)
 
 
 @contextmanager
-def incoming(path: str, kind: str) -> Iterator[Path]:
-    """A file to read from: the one named, or what came through the stream."""
-    one_of("format", kind, FORMATS)
-    if path != "-":
-        yield Path(path)
-        return
+def _standard_input(kind: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / f"standard input.{kind}"
         with whole.open("wb") as file:
@@ -61,7 +72,7 @@ def check_writable(folder: Path) -> None:
         raise InputError(f"nothing can be written into {folder} ({error.strerror})") from None
 
 
-def to_stdout(table: pa.Table, kind: str) -> None:
+def to_stdout(table: pa.Table, kind: str | None) -> None:
     """Write a table to the stream."""
-    write_table(table, sys.stdout.buffer, f"-.{kind}")
+    write_table(table, sys.stdout.buffer, f"-.{kind or 'csv'}")
     sys.stdout.buffer.flush()

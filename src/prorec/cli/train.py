@@ -14,17 +14,20 @@ from rich.text import Text
 
 from prorec.cli import options
 from prorec.cli.progress import Reporter
-from prorec.cli.streams import check_free, check_writable, incoming, to_stdout
+from prorec.cli.streams import check_free, check_writable, read, to_stdout
 from prorec.data._files import naming, replacing
-from prorec.data.log import read_log
+from prorec.data.log import Log
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
 from prorec.errors import InputError, whole
 from prorec.models.model import Model, load
 from prorec.models.named import named, parsed, sized
 
+_OF_DENOISING = "transport threshold gamma beta lam rounds anchored marginals warm_start".split()
+
 
 def train(
+    ctx: typer.Context,
     log: Annotated[str, typer.Argument(help="A csv, tsv, parquet or .inter file of interactions, or - for a stream.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the model into.")],
     model: options.ModelName = "nce",
@@ -45,7 +48,7 @@ def train(
     no_header: options.NoHeader = False,
     separator: options.Separator = None,
     text_ids: options.TextIds = False,
-    format: options.Format = "csv",
+    format: options.Format = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
@@ -55,20 +58,24 @@ def train(
     begin = time.perf_counter()
     parameters = parsed(param or [])
     recommender: Model = named(model, parameters)
-    denoiser = ProRec(
-        recommender,
-        transport=transport,  # type: ignore[arg-type]
-        threshold=options.threshold_of(threshold),
-        gamma=options.gamma_of(gamma),
-        beta=beta,
-        lam=lam,
-        rounds=rounds,
-        anchored=anchored,
-        marginals=marginals,  # type: ignore[arg-type]
-        warm_start=warm_start,
-    )
     if denoise:
-        recommender = denoiser
+        recommender = options.denoiser_of(
+            recommender,
+            transport=transport,
+            threshold=threshold,
+            gamma=gamma,
+            beta=beta,
+            lam=lam,
+            rounds=rounds,
+            anchored=anchored,
+            marginals=marginals,
+            warm_start=warm_start,
+        )
+    else:
+        for option in _OF_DENOISING:
+            source = ctx.get_parameter_source(option)
+            if source is not None and source.name != "DEFAULT":
+                raise InputError(f"--{option.replace('_', '-')} means nothing without --denoise")
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )
@@ -80,8 +87,8 @@ def train(
         check_writable(out if out.is_dir() else out.parent)
     with Reporter(quiet=quiet or as_json) as report:
         report("reading", 0, 1)
-        with incoming(log, format) as path:
-            clicks = read_log(path, **columns).interactions
+        given = read(log, format, columns)
+        clicks = given.interactions
         report("reading", 1, 1)
         if isinstance(recommender, ProRec):
             recommender.model = sized(recommender.model, clicks.matrix.shape, parameters)
@@ -103,11 +110,21 @@ def train(
     if as_json:
         print(json.dumps(about))
     elif not quiet:
-        words = (
-            f"{recommender} learned from {len(clicks):,} interactions of {clicks.n_users:,} users with "
-            f"{clicks.n_items:,} items, and is in {out}."
-        )
-        Console().print(Text(words), soft_wrap=True)
+        Console().print(Text(_learned(recommender, given, out)))
+
+
+def _learned(recommender: Model, given: Log, out: Path) -> str:
+    clicks = given.interactions
+    name = type(recommender).__name__
+    if isinstance(recommender, ProRec):
+        last = recommender.history_[-1]
+        kept = f"γ {last.gamma:.3g}, {last.mass_kept:.0%} of the weight kept"
+        name = f"{type(recommender.model_).__name__}, denoised ({kept}),"
+    weights = f", with weights from the column {given.weight_column!r}" if given.weight_column is not None else ""
+    return (
+        f"{name} learned from {len(clicks):,} interactions of {clicks.n_users:,} users with {clicks.n_items:,} items"
+        f"{weights}, and is in {out}."
+    )
 
 
 def recommend(
@@ -115,8 +132,9 @@ def recommend(
     k: Annotated[int, typer.Option("-k", help="How many items for each user.")] = 10,
     out: Annotated[str, typer.Option("--out", "-o", help="The file to write, or - for a stream.")] = "-",
     user: Annotated[list[str] | None, typer.Option("--user", "-u", help="Only for this user; may be repeated.")] = None,
-    format: options.Format = "csv",
+    format: options.Format = None,
     force: options.Force = False,
+    quiet: options.Quiet = False,
     config: options.Config = None,
 ) -> None:
     """Write the best items for every user, with what each has interacted with left out."""
@@ -135,6 +153,8 @@ def recommend(
     path = Path(out)
     with naming(path), replacing(path) as temporary, temporary.open("wb") as file:
         write_table(table, file, path.name)
+    if not quiet:
+        Console().print(Text(f"{table.num_rows:,} recommendations for {len(users):,} users written to {out}."))
 
 
 def _as_known(typed: list[str], known: Any) -> Any:
@@ -144,4 +164,6 @@ def _as_known(typed: list[str], known: Any) -> Any:
     try:
         return np.array([int(each) for each in typed], dtype=np.int64)
     except (ValueError, OverflowError):
-        raise InputError(f"users are whole numbers in this model; got {', '.join(typed)}") from None
+        raise InputError(
+            f"users are whole numbers in this model, with --user before each; got {', '.join(typed)}"
+        ) from None

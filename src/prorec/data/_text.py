@@ -53,12 +53,18 @@ class TextFile:
                 columns[role] = as_integers(columns[role])
         return columns
 
-    def as_written(self) -> pa.Table:
-        """All columns, under the names the file gives them, with the text of every field as it is."""
+    def as_written(self, chosen: dict[str, int]) -> pa.Table:
+        """All columns with the text of every field as it is.
+
+        They have the names the file gives them; where it gives none, what they are: user, item, or their position.
+        """
         at = range(len(self._first[1]))
         everything = {str(place): place for place in at}
         table = self._parsed(everything, {str(place): pa.string() for place in at})
-        return table.rename_columns(self._first[1] if self.header else self._names)
+        if self.header:
+            return table.rename_columns(self._first[1])
+        names = {at: role for role, at in chosen.items()}
+        return table.rename_columns([names.get(place, self._names[place]) for place in at])
 
     @contextmanager
     def naming_lines(self) -> Iterator[None]:

@@ -32,13 +32,18 @@ class Log:
     """One for each (user, item) pair; a pair that is repeated counts once."""
     places: NDArray[np.int64]
     """For each row, the place of its pair in `interactions.matrix.data`."""
-    id_columns: tuple[int, int]
-    """Which columns are the user and the item."""
+    roles: Mapping[str, int]
+    """Which column is the user, which the item, and which the weight, if there is one."""
     is_text: bool
     """Whether the file was text."""
 
     def __repr__(self) -> str:
         return f"Log({self.table.num_rows:,} rows × {self.table.num_columns} columns, {self.interactions})"
+
+    @property
+    def weight_column(self) -> str | None:
+        """The name of the column that weights were taken from."""
+        return str(self.table.column_names[self.roles["weight"]]) if "weight" in self.roles else None
 
     def with_columns(self, values: Mapping[str, NDArray[Any]]) -> pa.Table:
         """The rows as they came, with a value for each interaction beside every row of it.
@@ -62,8 +67,8 @@ class Log:
         columns = list(table.columns)
         for at in range(self.table.num_columns):
             column = columns[at]
-            if at in self.id_columns:
-                ids = self.interactions.users if at == self.id_columns[0] else self.interactions.items
+            if at in (self.roles["user"], self.roles["item"]):
+                ids = self.interactions.users if at == self.roles["user"] else self.interactions.items
                 columns[at] = as_integers(column) if ids.dtype != object else column
             else:
                 columns[at] = as_numbers(column)
@@ -100,7 +105,7 @@ def read_log(
         text = TextFile(path, separator, header)
         with text.naming_lines():
             chosen = text.choose(wanted, _ROLES)
-            return _made(text.read_chosen(chosen, ids), text.as_written(), chosen, is_text=True)
+            return _made(text.read_chosen(chosen, ids), text.as_written(chosen), chosen, is_text=True)
 
 
 def _made(columns: dict[str, pa.ChunkedArray], table: pa.Table, chosen: dict[str, int], *, is_text: bool) -> Log:
@@ -111,4 +116,4 @@ def _made(columns: dict[str, pa.ChunkedArray], table: pa.Table, chosen: dict[str
     keys = interactions.user_codes.astype(np.int64) * matrix.shape[1] + matrix.indices
     places = np.searchsorted(keys, rows.astype(np.int64) * matrix.shape[1] + items)
     assert len(places) == table.num_rows, "two readings of one file"
-    return Log(table, interactions, places, (chosen["user"], chosen["item"]), is_text)
+    return Log(table, interactions, places, chosen, is_text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -92,7 +93,7 @@ class Run:
         assert self.model is not None, "fitted before"
         scores = self.model.scores_
         if self.gamma is None:
-            self.gamma = automatic_gamma(scores, matrix)
+            self.gamma = 0.0 if given.transport == "emd" else automatic_gamma(scores, matrix)
         gamma = self.gamma
         stage = partial(self.progress, "matching users with items")
         plan: transport.Plan
@@ -180,36 +181,27 @@ class Run:
 
 
 def _identity(given: ProRec, model: Model, known: Interactions) -> str:
-    """What tells one run from another: parameters, model and interactions."""
-    settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name != "model"}
+    """What tells one run from another: version, parameters, model and interactions."""
+    from prorec import __version__
+
+    # What is only looked at after the fit, or changes nothing but the pace, may be another.
+    apart = ("model", "flag_share", "memory")
+    settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name not in apart}
     inner = getattr(model, "model", None)
-    about = model.parameters() if inner is None else _described(inner, [])
-    matrix = known.matrix
-    content = digest(matrix.indptr, matrix.indices, matrix.data)
-    return json.dumps([settings, type(model).__name__, about, content], default=plain)
+    about = model.parameters() if inner is None else _fingerprint_of(inner)
+    content = fingerprint(known.matrix), digest(known.matrix.data)
+    return json.dumps([__version__, settings, type(model).__name__, about, content], default=plain)
 
 
-def _described(value: Any, above: list[int]) -> Any:
-    """All that a third-party model is made of, in a form that is the same in another process."""
-    if value is None or isinstance(value, str | int | float):
-        return repr(value)
-    if isinstance(value, np.ndarray | np.generic):
-        return digest(np.asarray(value))
-    if isinstance(value, type):
-        return value.__qualname__
-    if len(above) > 20 or id(value) in above:
-        return "…"
-    above = [*above, id(value)]
-    if isinstance(value, dict):
-        return {str(name): _described(each, above) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_described(each, above) for each in value]
-    if hasattr(value, "__dict__"):
-        return [type(value).__qualname__, _described(vars(value), above)]
-    raise InputError(
-        f"a checkpoint must know whose it is, and the model has a {type(value).__name__} in it that cannot be told "
-        "from another one; leave the checkpoint out"
-    )
+def _fingerprint_of(model: Any) -> str:
+    """What tells a third-party model from others: all it is made of, as pickle sees it (nothing of that is kept)."""
+    try:
+        return digest(np.frombuffer(pickle.dumps(model), dtype=np.uint8))
+    except Exception as error:  # whatever the model's own code raises
+        raise InputError(
+            f"a checkpoint must know whose it is, and this {type(model).__name__} cannot be told from others "
+            f"({error}); leave the checkpoint out"
+        ) from None
 
 
 def like(matrix: csr_array, weights: NDArray[np.float32]) -> csr_array:

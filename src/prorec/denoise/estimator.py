@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._columns import ColumnRef
 from prorec._tables import TableKind
 from prorec.data._files import as_path
 from prorec.denoise.algorithm import KEPT, Progress, Run, check_shapes, like
 from prorec.denoise.history import Round
-from prorec.denoise.tables import explanation_table, noise_table
+from prorec.denoise.tables import annotated, explanation_table, noise_table
 from prorec.errors import InputError, number, one_of, shown, whole
 from prorec.factors import Factors
 from prorec.interactions import Interactions
@@ -114,7 +115,7 @@ class ProRec(Model):
         """
         known = as_interactions(interactions)
         model = wrap(self.model)
-        self._check_settings()
+        self._check_parameters(known.matrix.shape)
         self._check(known, model)
         check_progress(progress)
         run = Run(self, model, known, checkpoint, progress or (lambda *_: None))
@@ -141,7 +142,7 @@ class ProRec(Model):
             "shares": matching.shares,
         }
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
         """Refuse parameters that make no sense, whatever the data."""
         one_of("transport", self.transport, ("relaxed", "sinkhorn", "emd"))
         one_of("marginals", self.marginals, ("popularity", "uniform"))
@@ -159,6 +160,10 @@ class ProRec(Model):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} must be True or False; got {shown(getattr(self, name))}")
 
+    def _check_parameters(self, shape: tuple[int, int]) -> None:
+        self.check_settings()
+        wrap(self.model)._check_parameters(shape)
+
     def _check(self, known: Interactions, model: Model) -> None:
         """Refuse everything that can be refused before the first fit, which may take an hour."""
         if isinstance(model, ProRec):
@@ -173,7 +178,6 @@ class ProRec(Model):
                 "every user has one interaction only: there is nothing to compare it with, and a threshold of the "
                 "user's own means nothing"
             )
-        model._check_parameters(known.matrix.shape)
 
     # ── what came out ───────────────────────────────────────────────────────────────────────────────
 
@@ -193,7 +197,7 @@ class ProRec(Model):
 
     @property
     def gamma_(self) -> float:
-        """γ of the plan; EMD makes no use of it."""
+        """γ of the plan; EMD makes no use of one."""
         self._fitted()
         return float(self.history_[-1].gamma)
 
@@ -214,7 +218,8 @@ class ProRec(Model):
     def flagged_(self) -> NDArray[np.bool_]:
         """For each interaction, whether it is among the `flag_share` with the largest noise probability.
 
-        Equals are not told apart: rather all of them are left alone.
+        In the order of `interactions_.matrix.data`, which is not that of your log: see `annotate`. Equals are not told
+        apart: rather all of them are left alone.
         """
         suspicion = self.noise_probability_
         most = int(number("flag_share", self.flag_share, 0, 1) * len(suspicion))
@@ -231,11 +236,24 @@ class ProRec(Model):
         self._fitted()
         return noise_table(self, kind, None if most is None else whole("most", most, 1))
 
+    def annotate(self, table: Any, *, user_col: ColumnRef = None, item_col: ColumnRef = None) -> Any:
+        """A table of the interactions, as it is, with three more columns: weight, noise_probability and flagged.
+
+        Parameters
+        ----------
+        table : pandas, polars or pyarrow, as given to `Interactions.from_table`; it comes back as what it was, with its
+            rows in their order. Pairs that the denoiser has not seen get nothing in the new columns
+        user_col, item_col : names or positions of its columns, where they are not the usual ones
+        """
+        self._fitted()
+        return annotated(self, table, {"user": user_col, "item": item_col})
+
     def explain(self, user: Any, kind: TableKind = "pyarrow") -> Any:
         """One user's interactions, most suspicious first, and what speaks for and against each.
 
         Columns as in `noise_table`; and of the user's other items, the one most like this item (`for`) and the one
-        least like it (`against`), each with how like it is in the model's eyes (see `similar_items`).
+        least like it (`against`), each with how like it is in the model's eyes (see `similar_items`). That is company
+        to judge a click by, not how its share came about.
         """
         self._fitted()
         return explanation_table(self, int(self._positions("user", [user])[0]), kind)
@@ -302,7 +320,7 @@ class ProRec(Model):
             of_model = {name[6:]: array for name, array in learned.items() if name.startswith("model.")}
             model = kind.restored(inner["parameters"], of_model, interactions.with_weights(own["weights"]))
             denoiser = cls(replace(model), **given)  # type: ignore[type-var]
-            denoiser._check_settings()
+            denoiser.check_settings()
             if not history:
                 raise KeyError("history")
         except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -25,9 +25,8 @@ def automatic_gamma(scores: Factors | ScoreFunction, observed: csr_array) -> flo
     of at most a thousand users who have interactions, evenly spaced. Where all scores are equal there is no spread, and
     any γ gives the same plan: 1, then.
     """
-    counted = observed.copy()
-    counted.eliminate_zeros()
-    active = np.flatnonzero(np.diff(counted.indptr))
+    rows_of = np.repeat(np.arange(observed.shape[0], dtype=np.int32), np.diff(observed.indptr))
+    active = np.unique(rows_of[observed.data != 0])
     users = active[np.linspace(0, len(active) - 1, min(_MOST_USERS, len(active))).astype(np.intp)]
     rows = scaled(scores, 1.0, Marginals.uniform(*observed.shape))
     squares, largest = 0.0, 0.0

@@ -20,7 +20,7 @@ class Round:
     loss_refitted: Loss | None
     """L with the new weights and the new model; None where there was none, with `refit=False`."""
     gamma: float
-    """γ of the plan; EMD makes no use of it. 0 where there is no plan."""
+    """γ of the plan; 0 where there is none, or no plan."""
     mass_kept: float
     """The sum of weights after the round, as a share of what it was in the beginning."""
     below_threshold: float

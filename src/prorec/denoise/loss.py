@@ -29,8 +29,8 @@ class Loss(NamedTuple):
     error: float
     """How far the scores are from the weights, over all pairs."""
     penalty: float
-    """ζ times the squares of what the model's `regularization` keeps small: ‖U‖² + ‖V‖² for WRMF, ‖V‖² for NCE, the
-    kept parameters of a network; 0 for a model without any."""
+    """ζ times the squares of what the model's `regularization` keeps small: ‖U‖² + ‖V‖² for WRMF, ‖V‖² for NCE, ‖B‖²
+    for EASE; for a network, its kept parameters, once for each user; 0 for a model without any."""
 
     @property
     def total(self) -> float:
@@ -47,18 +47,20 @@ class LossOf:
     - `binary` (Eq. 3): Σ_ij log(1 + e^S_ij) − Σ_observed x_ij·S_ij;
     - `multinomial`: Σ_observed x_ij·(log Σ_k e^S_ik − S_ij).
 
-    The sum over all pairs does not depend on the weights: it is taken once, from UᵀU and VᵀV where the scores are
-    factors and the objective is squared, and block by block otherwise.
+    A network trains on more than that: corrupted input, and the VAE a Kullback–Leibler term. The sum over all pairs
+    does not depend on the weights: it is taken once, from UᵀU and VᵀV where the scores are factors and the objective is
+    squared, and block by block otherwise.
     """
 
     def __init__(self, model: Model, observed: csr_array) -> None:
         scores = model.scores_
         self._objective: Objective = model.objective
-        self._of_user = np.repeat(np.arange(observed.shape[0]), np.diff(observed.indptr))
         self._everywhere, self._observed = 0.0, np.empty(0)
-        self._by_user = np.empty(0)
+        self._by_pair = np.empty(0)
         kept = [model.learned_[name] for name in model.penalised if name in model.learned_]
         self._penalty = float(getattr(model, "regularization", 0.0)) * sum(map(_squares, kept))
+        if self._objective != "squared":  # networks take the mean over users, this is the sum
+            self._penalty *= np.count_nonzero(np.diff(observed.indptr))
         if isinstance(scores, Factors):
             self._observed = _at(scores, observed)
             if self._objective == "squared":
@@ -66,7 +68,7 @@ class LossOf:
             elif self._objective == "binary":
                 self._everywhere = _sum_of_softplus(scores)
             else:
-                self._by_user = _log_sums(scores, observed.shape)
+                self._by_pair = np.repeat(_log_sums(scores, observed.shape), np.diff(observed.indptr))
         else:
             self._objective = "squared"
             self._everywhere, self._observed = _of_function(scores, observed)
@@ -79,7 +81,7 @@ class LossOf:
         elif self._objective == "binary":
             error = self._everywhere - float(np.dot(x, self._observed))
         else:
-            error = float(np.dot(x, self._by_user[self._of_user] - self._observed))
+            error = float(np.dot(x, self._by_pair - self._observed))
         return Loss(error, self._penalty)
 
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from prorec._columns import ColumnRef, choose_columns
 from prorec._ids import ids_at
-from prorec._tables import TableKind, as_kind
+from prorec._tables import TableKind, as_frame, as_kind
 
 if TYPE_CHECKING:
     from prorec.denoise.estimator import ProRec
+
+
+_ROWS = 64  # items at a time
 
 
 def noise_table(denoiser: ProRec, kind: TableKind, most: int | None) -> Any:
@@ -27,6 +32,29 @@ def noise_table(denoiser: ProRec, kind: TableKind, most: int | None) -> Any:
     return as_kind(pa.table(_columns(denoiser, order)), kind)
 
 
+def annotated(denoiser: ProRec, table: Any, wanted: dict[str, ColumnRef]) -> Any:
+    """The table with what was found out about each row's pair."""
+    known, frame = denoiser.interactions_, as_frame(table)
+    chosen = choose_columns([str(name) for name in frame.columns], wanted, roles=("user", "item"))
+    rows = known.user_positions(frame[:, chosen["user"]].to_list())
+    columns = known.item_positions(frame[:, chosen["item"]].to_list())
+    keys = known.user_codes.astype(np.int64) * known.n_items + known.item_codes
+    wanted_keys = rows * known.n_items + columns
+    places = np.minimum(np.searchsorted(keys, wanted_keys), len(keys) - 1)
+    is_known = (rows >= 0) & (columns >= 0) & (keys[places] == wanted_keys)
+    found = {
+        "weight": denoiser.weights_.data,
+        "noise_probability": denoiser.noise_probability_,
+        "flagged": denoiser.flagged_,
+    }
+    for name, values in found.items():
+        own = f"prorec_{name}" if name in frame.columns else name
+        column = [value if here else None for value, here in zip(values[places].tolist(), is_known, strict=True)]
+        kind = nw.Boolean if name == "flagged" else nw.Float32
+        frame = frame.with_columns(nw.new_series(own, column, kind, backend=frame.implementation))
+    return frame.to_native()
+
+
 def explanation_table(denoiser: ProRec, row: int, kind: TableKind) -> Any:
     """One user's interactions, most suspicious first, with the user's items that speak for and against each."""
     matrix, items = denoiser.interactions_.matrix, denoiser.interactions_.items
@@ -34,9 +62,12 @@ def explanation_table(denoiser: ProRec, row: int, kind: TableKind) -> Any:
     places = places[np.argsort(-denoiser.noise_probability_[places], kind="stable")]
     own = matrix.indices[places].astype(np.int64)
     columns = {name: values for name, values in _columns(denoiser, places).items() if name != "user"}
-    like = np.empty((len(own), len(items)), dtype=np.float32)
-    denoiser.model_._likeness()(own, like)
-    among = like[:, own]
+    likeness, among = denoiser.model_._likeness(), np.empty((len(own), len(own)), dtype=np.float32)
+    for begin in range(0, len(own), _ROWS):
+        part = slice(begin, begin + _ROWS)
+        like = np.empty((len(own[part]), len(items)), dtype=np.float32)
+        likeness(own[part], like)
+        among[part] = like[:, own]
     for name, best in (("for", _best(among, own)), ("against", _best(-among, own))):
         alone = pa.array(best < 0)
         columns[name] = pc.if_else(alone, None, ids_at(items, own[best]))

@@ -33,6 +33,8 @@ class EASE(Model):
     seed: int = 0
     """Every model takes one; nothing here is left to chance, so it changes nothing."""
 
+    penalised: ClassVar[tuple[str, ...]] = ("item_weights",)
+
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         if not number("regularization", self.regularization, 0) > 0:
             raise InputError(f"regularization must be above 0; got {self.regularization!r}")

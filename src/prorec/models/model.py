@@ -331,7 +331,11 @@ def as_interactions(given: Any) -> Interactions:
     weights = known.matrix.data
     if len(weights) and not (weights.min() >= 0 and weights.max() <= 1):
         at = int(np.argmax(~((weights >= 0) & (weights <= 1))))
-        raise InputError(f"weights must be from 0 to 1; that of entry {at} is {weights[at]:g}")
+        user, item = known.users[known.user_codes[at]], known.items[known.item_codes[at]]
+        raise InputError(
+            f"weights must be from 0 to 1; that of user {user} and item {item} is {weights[at]:g}. (Repeated pairs are "
+            "summed when they are read; duplicates='max' lets them count once.)"
+        )
     return known
 
 

@@ -39,7 +39,7 @@ class WRMF(Model):
     """How many factors."""
     alpha: float = 10.0
     """α: how much more a click counts than a pair without one."""
-    regularization: float = 100.0
+    regularization: float = 10.0
     """λ."""
     sweeps: int = 10
     """How often both sides are solved for."""

@@ -97,6 +97,8 @@ def sinkhorn(
         iterations += 1
         error = float(np.abs(np.exp(by_item + for_items) - marginals.items).sum())
         if error <= tolerance or iterations == max_iterations:
+            if progress is not None:
+                progress(max_iterations * len(blocks.rows), max_iterations * len(blocks.rows))
             break
         for_items = log_items - by_item
     plan = SinkhornPlan(blocks, marginals, (for_users, for_items), float(gamma), iterations, error, tolerance)
