@@ -20,7 +20,7 @@ from prorec._digest import digest
 from prorec.denoise.checkpoint import Checkpoint, State
 from prorec.denoise.gamma import automatic_gamma
 from prorec.denoise.history import Round
-from prorec.denoise.loss import Loss, LossOf
+from prorec.denoise.loss import LossOf
 from prorec.errors import InputError
 from prorec.interactions import Interactions
 from prorec.models.model import Model
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], object]
 """Called with what is being done, how much of it is done, and how much there is."""
-
-KEPT = ("weights", "kappa", "threshold", "shares")
-"""The arrays that a round leaves behind."""
 
 
 class Run:
@@ -54,7 +51,10 @@ class Run:
         self.model: Model | None = None
         self.weights: NDArray[np.float32] = known.matrix.data
         self.history: list[Round] = []
+        self.now: Round
+        """The round whose weights are there; its fit may not be."""
         self.matching: Matching
+        self.loss: LossOf
         # Worked out once: as weights shrink from round to round, so do scores, and a γ that follows them never rests.
         self.gamma = None if given.gamma == "auto" else float(given.gamma)
         self.checkpoint = Checkpoint(folder, "" if folder is None else _identity(given, model, known))
@@ -71,14 +71,14 @@ class Run:
             self._relabel()
         else:
             self._resume(state)
-        while self.now["number"] < self.given.rounds and not self.converged:
+        while self.now.number < self.given.rounds and not self.converged:
             self._refit()
             self._relabel()
         if refit:
             self._refit()
         else:
             self.model = None
-            self.history.append(Round(loss_refitted=None, fit_seconds=0.0, **self.now))
+            self.history.append(self.now)
 
     def _first(self) -> None:
         seconds = self._fit(None)
@@ -110,23 +110,25 @@ class Run:
         self.weights = transport.relabel(present, self.matching, given.beta, given.lam, original).data
         seconds = time.perf_counter() - begin
         active = self.known.activity > 0
-        self.now: dict[str, Any] = {
-            "number": len(self.history),
-            "loss_before": self.loss(before),
-            "loss_relabelled": self.loss(self.weights),
-            "gamma": gamma,
-            "mass_kept": _total(self.weights) / _total(matrix.data),
-            "below_threshold": float(np.mean(self.matching.margins < 0)),
-            "kappa_quartiles": tuple(np.quantile(self.matching.kappa[active], [0.25, 0.5, 0.75]).tolist()),
-            "change": _total(np.abs(self.weights - before)) / max(_total(before), np.finfo(np.float64).tiny),
-            "transport_seconds": seconds,
-        }
+        self.now = Round(
+            number=len(self.history),
+            loss_before=self.loss(before),
+            loss_relabelled=self.loss(self.weights),
+            loss_refitted=None,
+            gamma=gamma,
+            mass_kept=_total(self.weights) / _total(matrix.data),
+            below_threshold=float(np.mean(self.matching.margins < 0)),
+            kappa_quartiles=tuple(np.quantile(self.matching.kappa[active], [0.25, 0.5, 0.75]).tolist()),
+            change=_total(np.abs(self.weights - before)) / max(_total(before), np.finfo(np.float64).tiny),
+            transport_seconds=seconds,
+            fit_seconds=0.0,
+        )
         self._keep()
 
     def _refit(self) -> None:
         """Step 1 of Algorithm 1, on the new weights."""
         seconds = self._fit(self.model if self.given.warm_start and self.fresh.learns_in_steps else None)
-        self.history.append(Round(loss_refitted=self.loss(self.weights), fit_seconds=seconds, **self.now))
+        self.history.append(replace(self.now, loss_refitted=self.loss(self.weights), fit_seconds=seconds))
 
     def _fit(self, start: Model | None) -> float:
         """Let the model learn from the present weights; how long it took."""
@@ -149,32 +151,22 @@ class Run:
     @property
     def converged(self) -> bool:
         """Whether the weights have come to rest."""
-        return bool(self.now["change"] <= self.given.tolerance)
+        return self.now.change <= self.given.tolerance
 
     def _keep(self) -> None:
         warm = self.given.warm_start and self.fresh.learns_in_steps
-        losses = {name: list(self.now[name]) for name in ("loss_before", "loss_relabelled")}
-        about = {"now": self.now | losses, "history": [each.to_dict() for each in self.history]}
-        matching = self.matching
+        about = {"now": self.now.to_dict(), "history": [each.to_dict() for each in self.history]}
         start = self.model.learned_ if warm and self.model is not None else {}
-        self.checkpoint.keep(State(about, self.weights, matching.kappa, matching.threshold, matching.shares, start))
+        self.checkpoint.keep(State(about, kept(self.weights, self.matching), start))
 
     def _resume(self, state: State) -> None:
-        matrix = self.known.matrix
         try:
             self.history = [Round.from_dict(each) for each in state.about["history"]]
-            now = dict(state.about["now"])
-            for name in ("loss_before", "loss_relabelled"):
-                now[name] = Loss(*now[name])
-            self.now = now | {"kappa_quartiles": tuple(now["kappa_quartiles"])}
-            self.gamma = now["gamma"]
+            self.now = Round.from_dict(state.about["now"])
+            self.weights, self.matching = restored(state.arrays, self.known)
         except (KeyError, TypeError) as error:
             raise InputError(f"this checkpoint is damaged; remove it to start anew ({error!r})") from None
-        check_shapes({name: getattr(state, name) for name in KEPT}, self.known)
-        self.weights = state.weights
-        self.matching = Matching(
-            state.kappa, state.threshold, state.shares, matrix.indptr.astype(np.int64), fingerprint(matrix)
-        )
+        self.gamma = self.now.gamma
         if state.start:
             self.model = replace(self.fresh)  # type: ignore[type-var]
             self.model.learned_, self.model.interactions_ = state.start, self.known
@@ -213,10 +205,20 @@ def _total(weights: NDArray[np.float32]) -> float:
     return float(weights.sum(dtype=np.float64))
 
 
-def check_shapes(arrays: Arrays, known: Interactions) -> None:
-    """Refuse arrays that don't belong to these interactions."""
-    wanted = {"weights": len(known), "shares": len(known), "kappa": known.n_users, "threshold": known.n_users}
-    for name, length in wanted.items():
+def kept(weights: NDArray[np.float32], matching: Matching) -> Arrays:
+    """The arrays that a round leaves behind, by name."""
+    return {"weights": weights, "kappa": matching.kappa, "threshold": matching.threshold, "shares": matching.shares}
+
+
+def restored(arrays: Arrays, known: Interactions) -> tuple[NDArray[np.float32], Matching]:
+    """Weights and matching from those arrays, if they belong to these interactions."""
+    lengths = {"weights": len(known), "shares": len(known), "kappa": known.n_users, "threshold": known.n_users}
+    for name, length in lengths.items():
         array = arrays[name]
         if array.shape != (length,) or array.dtype.kind not in "fi" or not np.isfinite(array).all():
             raise InputError(f"{name} is damaged: {array.dtype} of shape {array.shape}, or not finite")
+    matrix = known.matrix
+    matching = Matching(
+        arrays["kappa"], arrays["threshold"], arrays["shares"], matrix.indptr.astype(np.int64), fingerprint(matrix)
+    )
+    return arrays["weights"], matching

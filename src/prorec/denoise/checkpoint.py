@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prorec.data._files import as_path, naming, replacing
 from prorec.errors import InputError
@@ -24,10 +23,8 @@ class State:
 
     about: dict[str, Any]
     """What is known of this round and the ones before, as JSON takes it."""
-    weights: NDArray[np.float32]
-    kappa: NDArray[np.int64]
-    threshold: NDArray[np.float32]
-    shares: NDArray[np.float32]
+    arrays: Arrays
+    """What the round has left behind."""
     start: Arrays
     """What the model before had learned, where the next one starts from it."""
 
@@ -53,10 +50,9 @@ class Checkpoint:
         if self.folder is None:
             return
         about = json.dumps({"of": self._of, **state.about}, default=plain)
-        arrays = {name: getattr(state, name) for name in ("weights", "kappa", "threshold", "shares")}
-        arrays |= {f"start.{name}": array for name, array in state.start.items()}
+        arrays = state.arrays | {f"start.{name}": array for name, array in state.start.items()}
         with naming(self.folder), replacing(self.folder / _NAME) as temporary, temporary.open("wb") as file:
-            np.savez(file, about=np.array(about), **arrays)
+            np.savez(file, about=np.array(about), **arrays)  # type: ignore[arg-type]
 
     def latest(self) -> State | None:
         """The state to go on from, if there is one; one of another run is refused."""
@@ -70,7 +66,7 @@ class Checkpoint:
                 start = {name[6:]: arrays.pop(name) for name in list(arrays) if name.startswith("start.")}
                 if about.pop("of") != self._of:
                     raise InputError("this is a checkpoint of other parameters or other interactions")
-                return State(about, start=start, **arrays)
+                return State(about, arrays, start)
             except DAMAGED as error:
                 if isinstance(error, InputError) or getattr(error, "errno", None) in (errno.EACCES, errno.EIO):
                     raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from prorec._columns import ColumnRef
 from prorec._tables import TableKind
 from prorec.data._files import as_path
-from prorec.denoise.algorithm import KEPT, Progress, Run, check_shapes, like
+from prorec.denoise.algorithm import Progress, Run, kept, like, restored
 from prorec.denoise.history import Round
 from prorec.denoise.tables import annotated, explanation_table, noise_table
 from prorec.errors import InputError, number, one_of, shown, whole
@@ -26,7 +26,7 @@ from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
 from prorec.transport.blocks import MEMORY, check_memory, check_progress
 from prorec.transport.emd import check_size
-from prorec.transport.thresholds import Matching, Threshold, Top, as_k, fingerprint
+from prorec.transport.thresholds import Matching, Threshold, Top, as_k
 
 _AT_RANDOM = 0.1
 """ε: the share of clicks that `noise_probability_` takes to be random."""
@@ -90,8 +90,6 @@ class ProRec(Model):
     memory: float = MEMORY
     """How many bytes of blocks of users × items may be in memory at once."""
 
-    _keeps: ClassVar[tuple[str, ...]] = KEPT
-
     # ── learning ────────────────────────────────────────────────────────────────────────────────────
 
     def fit(  # type: ignore[override]  # a denoiser has nothing to start from
@@ -135,12 +133,7 @@ class ProRec(Model):
         self.interactions_, self._model = known, model
         self.matching_, self.history_, self.converged_ = matching, history, converged
         self.weights_ = like(known.matrix, weights)
-        self.learned_ = {
-            "weights": weights,
-            "kappa": matching.kappa,
-            "threshold": matching.threshold,
-            "shares": matching.shares,
-        }
+        self.learned_ = kept(weights, matching)
 
     def check_settings(self) -> None:
         """Refuse parameters that make no sense, whatever the data."""
@@ -308,17 +301,9 @@ class ProRec(Model):
             if isinstance(given["threshold"], dict):
                 given["threshold"] = Top(given["threshold"]["top"])
             kind = kind_of(inner["kind"])
-            own = {name: learned[name] for name in cls._keeps}
-            check_shapes(own, interactions)
-            matching = Matching(
-                own["kappa"],
-                own["threshold"],
-                own["shares"],
-                interactions.matrix.indptr.astype(np.int64),
-                fingerprint(interactions.matrix),
-            )
+            weights, matching = restored(learned, interactions)
             of_model = {name[6:]: array for name, array in learned.items() if name.startswith("model.")}
-            model = kind.restored(inner["parameters"], of_model, interactions.with_weights(own["weights"]))
+            model = kind.restored(inner["parameters"], of_model, interactions.with_weights(weights))
             denoiser = cls(replace(model), **given)  # type: ignore[type-var]
             denoiser.check_settings()
             if not history:
@@ -327,5 +312,5 @@ class ProRec(Model):
             if isinstance(error, InputError):
                 raise
             raise InputError(f"the denoiser is incomplete or damaged: {error!r}") from None
-        denoiser._take(interactions, model, own["weights"], matching, history, converged)
+        denoiser._take(interactions, model, weights, matching, history, converged)
         return denoiser
