@@ -286,10 +286,15 @@ def test_checkpoints_of_third_party_models(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first.weights_.data, again.weights_.data)
     with pytest.raises(InputError, match="checkpoint of other parameters"):
         ProRec(Configured({"scale": np.full(30, -1.0)}), gamma=0.1).fit(data, checkpoint=tmp_path)
+    ProRec(Configured({"scale": 1.0, "odd": torch.ones(3)}), gamma=0.1).fit(data, checkpoint=tmp_path / "odd")
+    ProRec(Configured({"scale": 1.0, "odd": torch.ones(3)}), gamma=0.1).fit(data, checkpoint=tmp_path / "odd")
+    for odd in (torch.zeros(3), np.random.default_rng(1), {"a", "b"}):
+        with pytest.raises(InputError, match="checkpoint of other parameters"):
+            ProRec(Configured({"scale": 1.0, "odd": odd}), gamma=0.1).fit(data, checkpoint=tmp_path / "odd")
     for odd in (torch.ones(30), torch.zeros(30)):
         with pytest.raises(InputError, match="checkpoint of other parameters"):
             ProRec(Configured({"scale": 1.0, "odd": odd}), gamma=0.1).fit(data, checkpoint=tmp_path)
-    with pytest.raises(InputError, match="this Configured cannot be told from others"):
+    with pytest.raises(InputError, match=r"a function in it, .*<lambda>, that cannot be told from others"):
         ProRec(Configured({"scale": 1.0, "change": lambda x: x}), gamma=0.1).fit(data, checkpoint=tmp_path)
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -180,20 +179,44 @@ def _identity(given: ProRec, model: Model, known: Interactions) -> str:
     apart = ("model", "flag_share", "memory")
     settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name not in apart}
     inner = getattr(model, "model", None)
-    about = model.parameters() if inner is None else _fingerprint_of(inner)
+    about = model.parameters() if inner is None else _described(inner)
     content = fingerprint(known.matrix), digest(known.matrix.data)
     return json.dumps([__version__, settings, type(model).__name__, about, content], default=plain)
 
 
-def _fingerprint_of(model: Any) -> str:
-    """What tells a third-party model from others: all it is made of, as pickle sees it (nothing of that is kept)."""
+def _described(value: Any, above: tuple[int, ...] = ()) -> Any:
+    """All that a third-party model is made of, in a form that is the same in another process.
+
+    Objects are taken apart the way that copying does it.
+    """
+    if value is None or isinstance(value, str | bytes | int | float | complex):
+        return repr(value)
+    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
+        return digest(np.asarray(value))
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        if "<lambda>" in value.__qualname__ or ("<locals>" in value.__qualname__ and not isinstance(value, type)):
+            raise InputError(
+                f"a checkpoint must know whose it is, and the model has a function in it, {value.__qualname__}, that "
+                "cannot be told from others; leave the checkpoint out"
+            )
+        return f"{value.__module__}.{value.__qualname__}"
+    if id(value) in above or len(above) > 50:
+        return "…"
+    above = (*above, id(value))
+    if isinstance(value, dict):
+        return [[_described(name, above), _described(each, above)] for name, each in value.items()]
+    if isinstance(value, list | tuple | Iterator):
+        return [_described(each, above) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted(repr(_described(each, above)) for each in value)
     try:
-        return digest(np.frombuffer(pickle.dumps(model), dtype=np.uint8))
-    except Exception as error:  # whatever the model's own code raises
+        reduced = value.__reduce_ex__(4)
+    except Exception as error:  # whatever the object's own code raises
         raise InputError(
-            f"a checkpoint must know whose it is, and this {type(model).__name__} cannot be told from others "
-            f"({error}); leave the checkpoint out"
+            f"a checkpoint must know whose it is, and the model has a {type(value).__name__} in it that cannot be told "
+            f"from others ({error}); leave the checkpoint out"
         ) from None
+    return [type(value).__qualname__, reduced if isinstance(reduced, str) else _described(tuple(reduced), above)]
 
 
 def like(matrix: csr_array, weights: NDArray[np.float32]) -> csr_array:
