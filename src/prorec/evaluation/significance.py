@@ -73,7 +73,7 @@ def compare(
     names = list(base.per_user) if metrics is None else list(metrics)
     pairs = [(model, metric) for model in others for metric in names]
     gains = [others[model].values(metric) - base.values(metric) for model, metric in pairs]
-    p_t = [_paired_t(gain) for gain in gains]
+    p_t = [paired_t(gain) for gain in gains]
     p_w = [_wilcoxon(gain) for gain in gains]
     columns = zip(pairs, gains, p_t, p_w, holm(p_t), holm(p_w), strict=True)
     return [
@@ -148,7 +148,8 @@ def _one_row(name: str, values: Any) -> NDArray[np.float64]:
     return row
 
 
-def _paired_t(gain: NDArray[np.float64]) -> float:
+def paired_t(gain: NDArray[np.float64]) -> float:
+    """Two-sided p of a paired t-test, of the differences."""
     from scipy.stats import t
 
     spread = gain.std(ddof=1) if len(gain) > 1 else 0.0
