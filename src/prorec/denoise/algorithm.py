@@ -191,6 +191,8 @@ def _described(value: Any, above: tuple[int, ...] = ()) -> Any:
     """
     if value is None or isinstance(value, str | bytes | int | float | complex):
         return repr(value)
+    if hasattr(value, "detach"):  # a tensor, which shows where it lies in memory when it is taken apart
+        value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
         return digest(np.asarray(value))
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
