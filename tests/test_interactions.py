@@ -385,3 +385,10 @@ def test_weights_can_be_replaced_but_not_by_bad_ones() -> None:
     for bad, message in (([1.0], "2 numbers"), ([1.0, -1], "negative"), ([np.nan, 1], "finite")):
         with pytest.raises(InputError, match=message):
             clicks.with_weights(np.array(bad))
+
+
+def test_places_of_pairs() -> None:
+    clicks = Interactions.from_matrix(csr_array([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]]))
+    assert clicks.places(np.array([0, 0, 0, 2, -1, 0]), np.array([2, 0, 1, 1, 0, -1])).tolist() == [1, 0, -1, 2, -1, -1]
+    nothing = Interactions.from_matrix(csr_array((2, 2)))
+    assert nothing.places(np.array([0]), np.array([1])).tolist() == [-1]

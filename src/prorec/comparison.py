@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec.data.splits import split_by_user
+from prorec.denoise.algorithm import Progress
 from prorec.errors import InputError, whole
 from prorec.evaluation import Evaluation, evaluate
 from prorec.evaluation.metrics import Family
@@ -19,7 +20,6 @@ from prorec.models.model import Model, as_interactions
 from prorec.models.wrap import wrap
 from prorec.transport.blocks import check_progress
 
-Progress = Callable[[str, int, int], object]
 JUDGED_BY = ("ndcg", "recall", "map")
 """The metrics that are tested: the paper's."""
 

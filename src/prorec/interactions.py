@@ -236,6 +236,15 @@ class Interactions:
         """Columns of the given item ids; −1 for an item that is not here."""
         return positions(self.items, ids, "item")
 
+    def places(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.int64]:
+        """Where pairs, given by row and column, are in `matrix.data`; −1 for a pair that is not here."""
+        keys = self.user_codes.astype(np.int64) * self.n_items + self.item_codes
+        wanted = np.asarray(rows, dtype=np.int64) * self.n_items + columns
+        found = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+        is_here = (np.asarray(rows) >= 0) & (np.asarray(columns) >= 0)
+        is_here &= keys[found] == wanted if len(keys) else False
+        return np.where(is_here, found, -1)
+
     def equals(self, other: Interactions) -> bool:
         """Whether the other has the same ids in the same order, the same weights and the same columns."""
         return (

@@ -19,21 +19,16 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 import prorec
-from prorec import Factors, InputError, Interactions, ProRec
+from prorec import InputError, Interactions, ProRec
 from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity
 from prorec.transport import top
-from tests.models.test_all import SMALL, clicks, made
+from tests.models.test_all import SMALL, all_scores, clicks, made
 
 torch.set_num_threads(1)
 
 
 def scores_of(model: Model) -> np.ndarray:
-    scores = model.scores_
-    if not isinstance(scores, Factors):
-        return np.asarray(scores(np.arange(model.interactions_.n_users)), dtype=float)
-    product = scores.users.astype(float) @ scores.items.astype(float).T
-    product = product if scores.item_bias is None else product + scores.item_bias
-    return expit(product) if scores.link == "sigmoid" else product
+    return expit(all_scores(model)) if getattr(model.scores_, "link", "identity") == "sigmoid" else all_scores(model)
 
 
 def dense_plan(scores: np.ndarray, p: np.ndarray, q: np.ndarray, gamma: float, how: str) -> np.ndarray:

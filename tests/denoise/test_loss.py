@@ -7,20 +7,11 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
-from prorec import Factors
 from prorec.denoise.loss import LossOf
 from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model
-from tests.models.test_all import clicks, made
+from tests.models.test_all import all_scores, clicks, made
 
 torch.set_num_threads(1)
-
-
-def logits(model: Model) -> np.ndarray:
-    scores = model.scores_
-    if not isinstance(scores, Factors):
-        return np.asarray(scores(np.arange(model.interactions_.n_users)), dtype=float)
-    product = scores.users.astype(float) @ scores.items.astype(float).T
-    return product if scores.item_bias is None else product + scores.item_bias
 
 
 @pytest.mark.parametrize("kind", [SVD, NCE, WRMF, EASE, CDAE, VAE])
@@ -29,7 +20,7 @@ def test_by_definition(kind: type[Model]) -> None:
     model = made(kind).fit(data)
     weights = np.random.default_rng(0).random(len(data)).astype(np.float32)
     x = data.with_weights(weights).matrix.toarray().astype(float)
-    s = logits(model)
+    s = all_scores(model)
     if kind is CDAE:
         y = 1 / (1 + np.exp(-s))
         error = -(x * np.log(y) + (1 - x) * np.log(1 - y)).sum()

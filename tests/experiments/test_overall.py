@@ -80,6 +80,7 @@ def test_controls_have_weights_of_the_same_size(clicks: prorec.Interactions) -> 
     denoiser = ProRec(NCE(rank=8))
     wanted = np.sort(denoiser.fit(clicks).weights_.data)
     fitted = {name: fit(clicks) for name, fit in controls(ProRec(NCE(rank=8))).items()}
+    fitted = {name: getattr(model, "model_", model) for name, model in fitted.items()}
     for name in ("weights shuffled", "weights by popularity"):
         np.testing.assert_array_equal(np.sort(fitted[name].interactions_.matrix.data), wanted)
     scaled = fitted["weights scaled"].interactions_.matrix.data

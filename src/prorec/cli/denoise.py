@@ -86,7 +86,7 @@ def denoise(
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )
-    if resume and out != "-" and not force and Path(out).exists() and not _work_folder(out).exists():
+    if resume and out != "-" and not force and Path(out).exists() and not _has_state(_work_folder(out)):
         Console(stderr=True, quiet=quiet).print(Text(f"{out} is there already, and there is no run to resume"))
         return
     _check_place(out, resume=resume, force=force)

@@ -18,7 +18,7 @@ from prorec.cli.progress import Reporter
 from prorec.cli.streams import read
 from prorec.comparison import JUDGED_BY, OnSplits, compare_on_splits
 from prorec.denoise import ProRec
-from prorec.denoise.control import scaled
+from prorec.denoise.control import reweighted
 from prorec.errors import DataWarning, InputError, one_of, whole
 from prorec.evaluation.metrics import Family
 from prorec.models.model import Model
@@ -130,7 +130,7 @@ def _rivals(
         if shape is not None:
             model = sized(model, shape, given)
         denoiser = denoised(model)
-        rivals[word] = {"": model, "prorec": denoiser, "scaled": scaled(denoiser)}[addition]
+        rivals[word] = {"": model, "prorec": denoiser, "scaled": reweighted(denoiser)}[addition]
     if unused := own.keys() - used:
         raise InputError(f"there are parameters for {', '.join(sorted(unused))}, which is not among the models")
     return rivals

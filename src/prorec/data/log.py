@@ -110,10 +110,8 @@ def read_log(
 
 def _made(columns: dict[str, pa.ChunkedArray], table: pa.Table, chosen: dict[str, int], *, is_text: bool) -> Log:
     interactions = Interactions.from_columns(dict(columns), "max")
-    matrix = interactions.matrix
     # Ids are coded in one way only, so these are rows and columns of the matrix.
     (_, rows), (_, items) = encode(columns["user"], "user"), encode(columns["item"], "item")
-    keys = interactions.user_codes.astype(np.int64) * matrix.shape[1] + matrix.indices
-    places = np.searchsorted(keys, rows.astype(np.int64) * matrix.shape[1] + items)
+    places = interactions.places(rows, items)
     assert len(places) == table.num_rows, "two readings of one file"
     return Log(table, interactions, places, chosen, is_text)

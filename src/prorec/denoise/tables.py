@@ -38,10 +38,7 @@ def annotated(denoiser: ProRec, table: Any, wanted: dict[str, ColumnRef]) -> Any
     chosen = choose_columns([str(name) for name in frame.columns], wanted, roles=("user", "item"))
     rows = known.user_positions(frame[:, chosen["user"]].to_list())
     columns = known.item_positions(frame[:, chosen["item"]].to_list())
-    keys = known.user_codes.astype(np.int64) * known.n_items + known.item_codes
-    wanted_keys = rows * known.n_items + columns
-    places = np.minimum(np.searchsorted(keys, wanted_keys), len(keys) - 1)
-    is_known = (rows >= 0) & (columns >= 0) & (keys[places] == wanted_keys)
+    places = known.places(rows, columns)
     found = {
         "weight": denoiser.weights_.data,
         "noise_probability": denoiser.noise_probability_,
@@ -49,7 +46,7 @@ def annotated(denoiser: ProRec, table: Any, wanted: dict[str, ColumnRef]) -> Any
     }
     for name, values in found.items():
         own = f"prorec_{name}" if name in frame.columns else name
-        column = [value if here else None for value, here in zip(values[places].tolist(), is_known, strict=True)]
+        column = [value if place >= 0 else None for value, place in zip(values[places].tolist(), places, strict=True)]
         kind = nw.Boolean if name == "flagged" else nw.Float32
         frame = frame.with_columns(nw.new_series(own, column, kind, backend=frame.implementation))
     return frame.to_native()

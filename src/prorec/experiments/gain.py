@@ -17,7 +17,7 @@ from rich.table import Table
 
 import prorec
 from prorec.comparison import compare_on_splits
-from prorec.denoise.control import scaled
+from prorec.denoise.control import reweighted
 from prorec.evaluation import compare
 from prorec.models import EASE, NCE, SVD, WRMF, Model
 
@@ -42,10 +42,9 @@ def gains(seed: int) -> tuple[float, Mapping[str, float]]:
 
     own = ndcg(_nce().fit(train))
     denoiser = prorec.ProRec(_nce(), gamma=0.1, beta=20, lam=0.5, rounds=1).fit(train)
-    scaled = train.with_weights(np.full(len(train), denoiser.weights_.data.mean()))
     rivals = {
         "NCE + ProRec": denoiser,
-        "control: weights scaled by their mean": _nce().fit(scaled),
+        "control: weights scaled by their mean": reweighted(denoiser).fit(train),
         "control: twice the ridge": _nce(2 * _RIDGE).fit(train),
     }
     return own, {name: ndcg(model) / own - 1 for name, model in rivals.items()}
@@ -59,7 +58,7 @@ def at_defaults(dataset: str, model: Model, n_seeds: int) -> tuple[str, ...]:
     """One row: the model's NDCG@5, what ProRec gains, what scaled weights gain, and p of the one against the other."""
     name = type(model).__name__
     denoiser = prorec.ProRec(model)
-    models = {name: model, "denoised": denoiser, "scaled": scaled(denoiser)}
+    models = {name: model, "denoised": denoiser, "scaled": reweighted(denoiser)}
     clicks = prorec.load_dataset(dataset)
     found = compare_on_splits(models, clicks, n_seeds=n_seeds, metrics="paper")
     gain = {row.model: row for row in found.comparisons if row.metric == "ndcg@5"}

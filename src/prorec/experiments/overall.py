@@ -21,6 +21,8 @@ from scipy.stats import t
 import prorec
 from prorec.data.splits import Split
 from prorec.denoise import ProRec
+from prorec.denoise.algorithm import Progress
+from prorec.denoise.control import Change, alike, reweighted
 from prorec.errors import InputError
 from prorec.evaluation.significance import paired_t
 from prorec.experiments.runs import Runs
@@ -29,7 +31,6 @@ from prorec.models import CDAE, NCE, SVD, VAE, WRMF, Model
 from prorec.tuning import PAPER_GRIDS, Grid, tune
 
 METRICS = ("ndcg@5", "map@5", "recall@5")
-Progress = Callable[[str, int, int], object]
 _GAMMAS = (*PAPER_GRIDS["ProRec"]["gamma"], "auto")
 
 
@@ -72,7 +73,7 @@ class Result:
     """What a row scored."""
 
     parameters: Mapping[str, Any]
-    """What was chosen for it; empty for a control."""
+    """What was chosen for it, or for the row that it is a control of."""
     per_user: Mapping[str, NDArray[np.float64]]
     """For each metric, splits × users."""
     seconds: float
@@ -178,31 +179,25 @@ class Overall:
 
 def controls(denoiser: ProRec) -> dict[str, Callable[[Interactions], Model]]:
     """What a denoiser's gain has to be held against: other weights of the same size, and another regulariser."""
-
-    def with_weights(change: Callable[[NDArray[np.float32], Interactions], NDArray[Any]]) -> Callable[..., Model]:
-        def fit(train: Interactions) -> Model:
-            weights = replace(denoiser).fit(train, refit=False).weights_.data
-            model: Model = replace(denoiser.model).fit(train.with_weights(change(weights, train)))
-            return model
-
-        return fit
-
-    def by_popularity(weights: NDArray[np.float32], train: Interactions) -> NDArray[Any]:
-        """The same weights, the largest for the most popular items."""
-        order = np.argsort(train.popularity[train.item_codes], kind="stable")
-        given = np.empty_like(weights)
-        given[order] = np.sort(weights)
-        return given
-
+    changes: dict[str, Change] = {
+        "weights scaled": alike,
+        "weights shuffled": lambda weights, _: np.random.default_rng(0).permutation(weights),
+        "weights by popularity": _by_popularity,
+    }
     found: dict[str, Callable[[Interactions], Model]] = {
-        "weights scaled": with_weights(lambda weights, _: np.full_like(weights, weights.mean(dtype=np.float64))),
-        "weights shuffled": with_weights(lambda weights, _: np.random.default_rng(0).permutation(weights)),
-        "weights by popularity": with_weights(by_popularity),
+        name: reweighted(denoiser, change).fit for name, change in changes.items()
     }
     if hasattr(denoiser.model, "regularization"):
-        doubled = replace(denoiser.model, regularization=2 * denoiser.model.regularization)
-        found["regulariser doubled"] = lambda train: replace(doubled).fit(train)
+        found["regulariser doubled"] = replace(denoiser.model, regularization=2 * denoiser.model.regularization).fit
     return found
+
+
+def _by_popularity(weights: NDArray[np.float32], train: Interactions) -> NDArray[np.float32]:
+    """The same weights, the largest for the most popular items."""
+    order = np.argsort(train.popularity[train.item_codes], kind="stable")
+    given = np.empty_like(weights)
+    given[order] = np.sort(weights)
+    return given
 
 
 def checked_models(names: list[str]) -> dict[str, Model]:
