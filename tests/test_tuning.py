@@ -140,3 +140,36 @@ def test_scores_are_judged_by_the_validation_part_only() -> None:
     assert np.isfinite(chosen.best_value)
     values = [trial["value"] for trial in chosen.trials]
     assert len(set(values)) > 1
+
+
+def test_one_coordinate_after_the_other(tmp_path: Path) -> None:
+    """Against the same walk over all values of the grid, worked out beforehand."""
+    grid = {"rank": [1, 2, 5, 8], "regularization": [0.1, 10.0, 1000.0]}
+    everything = prorec.tune(NCE(), PARTS.train, PARTS.valid, grid, metric="ndcg@5")
+    values = {tuple(trial["parameters"].values()): trial["value"] for trial in everything.trials}
+    result = prorec.tune(
+        NCE(rank=2, regularization=7.0), PARTS.train, PARTS.valid, grid, search="coordinate", metric="ndcg@5"
+    )
+    tried = [tuple(trial["parameters"].values()) for trial in result.trials]
+    assert tried[0] == (2, 10.0)  # its own rank, and the middle ridge, for 7 is not in the grid
+    assert set(tried[:4]) == {(rank, 10.0) for rank in grid["rank"]}
+    assert len(set(tried)) == len(tried)
+    rank, ridge = max(tried, key=lambda each: values[each])
+    assert result.best == NCE(rank=rank, regularization=ridge)
+    # nowhere along one parameter is there anything better
+    assert all(values[rank, other] <= result.best_value for other in grid["regularization"])
+    assert all(values[other, ridge] <= result.best_value for other in grid["rank"])
+    few = prorec.tune(
+        NCE(2, 10.0), PARTS.train, PARTS.valid, grid, search="coordinate", trials=3, metric="ndcg@5", folder=tmp_path
+    )
+    assert [tuple(trial["parameters"].values()) for trial in few.trials] == [(2, 10.0), (1, 10.0), (5, 10.0)]
+
+
+def test_parameters_that_are_no_numbers_are_kept(tmp_path: Path) -> None:
+    grid = {"threshold": ["personal", prorec.transport.top(3), prorec.transport.top(5)]}
+    first, again = (
+        prorec.tune(prorec.ProRec(SVD(rank=2)), PARTS.train, PARTS.valid, grid, folder=tmp_path) for _ in range(2)
+    )
+    assert first.best == again.best
+    assert [trial["parameters"] for trial in again.trials] == [{"threshold": each} for each in grid["threshold"]]
+    assert first.trials == again.trials  # seconds and all

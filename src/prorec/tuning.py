@@ -26,7 +26,7 @@ from prorec.models.model import Model
 from prorec.models.storage import plain
 
 Grid = Mapping[str, Sequence[Any]]
-Search = Literal["grid", "random", "tpe"]
+Search = Literal["grid", "coordinate", "random", "tpe"]
 _INSIDE = "model."
 
 _DEEP = {
@@ -39,7 +39,7 @@ PAPER_GRIDS: Mapping[str, Grid] = MappingProxyType(
         "SVD": {"rank": (50, 100, 200)},
         "NCE": {
             "rank": (50, 100, 200),
-            "regularization": (100.0, 1000.0, 10000.0),
+            "regularization": (300.0, 1000.0, 3000.0, 10000.0, 30000.0),
             "popularity_power": (0.9, 1.0, 1.1, 1.2),
         },
         "WRMF": {"rank": (50, 100, 200), "alpha": (1.0, 10.0, 100.0), "regularization": (1.0, 10.0, 100.0, 1000.0)},
@@ -106,7 +106,10 @@ def tune(
     train, valid : two parts of one split; keep the test part out of this
     grid : values to try, by parameter; by default the model's in `PAPER_GRIDS`. Those of the model inside a denoiser
         are called `model.rank` and so on
-    search : `grid` tries all combinations; `random` and `tpe` draw `trials` of them with Optuna's samplers
+    search : `grid` tries all combinations. `coordinate` begins with the model as it is and changes one parameter after
+        the other to the best of its values, until no change of one helps. `random` and `tpe` draw combinations with
+        Optuna's samplers
+    trials : how many combinations to try at most; `grid` and `coordinate` don't need to be told
     metric : what to choose by
     metrics : which family of definitions
     seed : of the samplers
@@ -114,7 +117,7 @@ def tune(
     show_progress : show a bar with the best so far
     """
     grid = _checked_grid(model, grid)
-    one_of("search", search, ("grid", "random", "tpe"))
+    one_of("search", search, ("grid", "coordinate", "random", "tpe"))
     for name, part in (("train", train), ("valid", valid)):
         if not isinstance(part, Interactions):
             raise InputError(f"{name} must be Interactions; got {type(part).__name__}")
@@ -123,7 +126,7 @@ def tune(
     if not length.isdecimal() or not 1 <= len(length) <= 9 or int(length) < 1:
         raise InputError(f"metric must be like ndcg@10; got {shown(metric)}")
     n_combinations = int(np.prod([len(values) for values in grid.values()])) if grid else 1
-    n_trials = n_combinations if trials is None and search == "grid" else whole("trials", trials, 1)
+    n_trials = n_combinations if trials is None and search in ("grid", "coordinate") else whole("trials", trials, 1)
     kept = _Kept(None if folder is None else Path(folder), model, train, valid, f"{metrics} {metric}")
     done: list[Mapping[str, Any]] = []
 
@@ -140,7 +143,7 @@ def tune(
     with Progress(*columns, disable=not show_progress) as bar:
         task = bar.add_task("tuning", total=n_trials)
         best = -np.inf
-        for value in _search(grid, search, n_trials, seed, run):
+        for value in _search(model, grid, search, n_trials, seed, run):
             best = max(best, value)
             bar.update(task, advance=1, description=f"best {metric} {best:.4f}")
     if not np.isfinite(best):
@@ -164,12 +167,15 @@ def _column(values: list[Any]) -> Any:
 
 
 def _search(
-    grid: Grid, search: Search, n_trials: int, seed: int, run: Callable[[Mapping[str, Any]], float]
+    model: Model, grid: Grid, search: Search, n_trials: int, seed: int, run: Callable[[Mapping[str, Any]], float]
 ) -> Iterator[float]:
     if search == "grid":
         choices = itertools.product(*grid.values())
         for values in itertools.islice(choices, n_trials):
             yield run(dict(zip(grid, values, strict=True)))
+        return
+    if search == "coordinate":
+        yield from itertools.islice(_by_coordinates(model, grid, run), n_trials)
         return
     try:
         import optuna
@@ -187,6 +193,32 @@ def _search(
         # A trial that failed is told as worse than anything, so that its neighbours are tried less.
         study.tell(trial, value if np.isfinite(value) else -1.0)
         yield value
+
+
+def _by_coordinates(model: Model, grid: Grid, run: Callable[[Mapping[str, Any]], float]) -> Iterator[float]:
+    """From the model's own values, or the middle ones where the grid has not got those, one parameter at a time."""
+    own = {name: _value(model, name) for name in grid}
+    now = {name: own[name] if own[name] in values else values[len(values) // 2] for name, values in grid.items()}
+    best = run(now)
+    yield best
+    tried = [now]
+    unchanged = 0
+    for name in itertools.cycle(grid):
+        unchanged += 1
+        for choice in ({**now, name: value} for value in grid[name]):
+            if choice in tried:
+                continue
+            tried.append(choice)
+            value = run(choice)
+            if value > best:
+                best, now, unchanged = value, choice, 0
+            yield value
+        if unchanged >= len(grid):
+            return
+
+
+def _value(model: Any, name: str) -> Any:
+    return getattr(model.model, name.removeprefix(_INSIDE)) if name.startswith(_INSIDE) else getattr(model, name)
 
 
 def _trial(
@@ -238,8 +270,10 @@ class _Kept:
 
     def get(self, parameters: Mapping[str, Any]) -> Mapping[str, Any] | None:
         # As text, in which 2 and 2.0 are two things.
-        wanted = json.dumps(parameters, default=plain)
-        return next((trial for trial in self._trials if json.dumps(trial["parameters"], default=plain) == wanted), None)
+        wanted = json.dumps(parameters, default=_written)
+        found = (trial for trial in self._trials if json.dumps(trial["parameters"], default=_written) == wanted)
+        trial = next(found, None)
+        return None if trial is None else {**trial, "parameters": dict(parameters)}
 
     def add(self, trial: Mapping[str, Any]) -> None:
         self._trials.append(trial)
@@ -247,7 +281,15 @@ class _Kept:
             # What failed is tried again next time: it may have been for want of a package.
             done = [each for each in self._trials if each["value"] is not None]
             with replacing(self._path) as temporary:
-                temporary.write_text(json.dumps(done, indent=1, default=plain) + "\n")
+                temporary.write_text(json.dumps(done, indent=1, default=_written) + "\n")
+
+
+def _written(value: Any) -> Any:
+    """A parameter as JSON has it: what is no number, such as `top(10)`, as it is shown."""
+    try:
+        return plain(value)
+    except TypeError:
+        return repr(value)
 
 
 def _read_trials(path: Path) -> list[Mapping[str, Any]]:

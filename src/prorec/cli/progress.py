@@ -7,7 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+_EVERY = 60.0  # seconds between lines, where there is no bar
 
 
 class Reporter:
@@ -22,11 +24,11 @@ class Reporter:
         self._console = Console(stderr=True, quiet=quiet)
         self._bars: Progress | None = None
         if self._console.is_terminal and not quiet:
-            columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+            columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
             self._bars = Progress(*columns, console=self._console, transient=True)
         self._task: TaskID | None = None
         self._what = ""
-        self._begin = 0.0
+        self._begin = self._last = 0.0
 
     def __enter__(self) -> Self:
         if self._bars is not None:
@@ -44,6 +46,7 @@ class Reporter:
         is_new = what != self._what
         if is_new:
             self._what, self._begin = what, time.perf_counter()
+            self._last = self._begin
         if self._bars is not None:
             if is_new or self._task is None:
                 self._task = self._bars.add_task(what, total=total)
@@ -52,3 +55,6 @@ class Reporter:
             seconds = time.perf_counter() - self._begin
             self._console.print(f"{what}: {seconds:.1f} s", highlight=False)
             self._what = ""
+        elif time.perf_counter() - self._last > _EVERY:
+            self._last = time.perf_counter()
+            self._console.print(f"{what}: {done:,} of {total:,}", highlight=False)

@@ -13,55 +13,65 @@ from prorec.cli.options import Quiet
 from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_writable
 from prorec.data._files import naming, replacing
-from prorec.data.registry import load_dataset
-from prorec.errors import DownloadError, InputError, one_of, whole
+from prorec.errors import InputError, one_of, whole
+
+_NAMES = ("datasets", "noise", "overall", "ablation", "lambda", "gamma", "beta", "zeta", "case", "all")
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="datasets (Table 1) or overall (Table 2).")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for tables and for all that was run.")],
-    dataset: Annotated[str, typer.Option(help="For overall: ml-100k, amusic, atoy, gowalla or cinema.")] = "amusic",
-    models: Annotated[str, typer.Option(help="For overall: which models, between commas.")] = "SVD,NCE,WRMF",
-    trials: Annotated[int, typer.Option(help="For overall: choices of parameters tried for each row.")] = 24,
-    seeds: Annotated[int, typer.Option(help="For overall: how many splits.")] = 5,
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="datasets (Table 1), overall (2), ablation (3), noise (Fig. 2a), lambda, gamma (2b, 2c), beta, zeta, "
+            "case (Fig. 3), or all, on one page."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for pages, figures and all that was run.")],
+    dataset: Annotated[
+        str | None, typer.Option(help="ml-100k, amusic, atoy, gowalla or cinema; by default the paper's.")
+    ] = None,
+    models: Annotated[
+        str, typer.Option(help="For overall: which models, between commas. CDAE and VAE want a GPU.")
+    ] = "SVD,NCE,CDAE,WRMF,VAE",
+    trials: Annotated[int, typer.Option(help="Choices of parameters tried for each row on each split, at most.")] = 24,
+    seeds: Annotated[int, typer.Option(help="How many splits.")] = 5,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="On the cinema, 2 trials, 2 splits, 3 epochs: to see that all works.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Make a result of the paper again, with the controls it lacks. What was run before is not run again."""
-    one_of("name", name, ("datasets", "overall"))
+    from prorec.experiments.reproduction import Reproduction, checked_models, usual_dataset
+
+    one_of("name", name, _NAMES)
     whole("trials", trials, 1)
     whole("seeds", seeds, 1)
+    if name in ("all", "datasets") and dataset is not None:
+        raise InputError(f"{name} goes over the paper's data sets; --dataset is for one of the others")
+    if quick:
+        dataset, trials, seeds = "cinema", 2, 2
+    chosen = checked_models([each.strip() for each in models.split(",")]) if name in ("overall", "all") else {}
+    if name not in ("datasets", "overall", "ablation"):
+        _need_matplotlib()
+    dataset = dataset or usual_dataset(name)
     with naming(out):
         if out.exists() and not out.is_dir():
             raise InputError("this is a file; a folder was expected")
         check_writable(out if out.is_dir() else out.parent)
         out.mkdir(exist_ok=True)
     with Reporter(quiet=quiet) as report:
-        page = _datasets() if name == "datasets" else _overall(out, dataset, models, trials, seeds, report)
-    path = out / (f"{name}.md" if name == "datasets" else f"{name}-{dataset}.md")
+        made = Reproduction(out, trials=trials, n_seeds=seeds, models=chosen, quick=quick, progress=report)
+        page = made.everything() if name == "all" else made.section(name, dataset)
+    path = out / ("results.md" if name == "all" else f"{name}.md" if name == "datasets" else f"{name}-{dataset}.md")
     with naming(path), replacing(path) as temporary:
         temporary.write_text(page)
     if not quiet:
-        Console().print(Text(page))
+        Console().print(Text(page), soft_wrap=True)
         Console().print(Text(f"written to {path}"))
 
 
-def _datasets() -> str:
-    from prorec.experiments.pages import datasets_page
-
-    loaded = {}
-    for name in ("ml-100k", "amusic", "atoy", "yahoo-r1"):
-        try:
-            loaded[name] = load_dataset(name)
-        except DownloadError as error:
-            Console(stderr=True).print(Text(f"{name}: {error}"), soft_wrap=True)
-    return datasets_page(loaded)
-
-
-def _overall(out: Path, dataset: str, models: str, trials: int, seeds: int, report: Reporter) -> str:
-    from prorec.experiments.overall import Overall, checked_models, rows_of
-    from prorec.experiments.pages import overall_page
-
-    rows = rows_of(checked_models([name.strip() for name in models.split(",")]))
-    clicks = load_dataset(dataset)
-    overall = Overall(clicks, dataset, out, trials=trials, n_seeds=seeds, progress=report)
-    return overall_page(dataset, rows, overall.table(rows))
+def _need_matplotlib() -> None:
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError:
+        raise InputError("the figures need Matplotlib, which is not installed: pip install 'prorec[report]'") from None

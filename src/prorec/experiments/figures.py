@@ -1,0 +1,138 @@
+"""The paper's figures, made again, as vector graphics that can be read from the back of a room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from prorec.data._files import naming, replacing
+from prorec.data.noise import Kind
+from prorec.experiments.case import Case
+from prorec.experiments.curves import Curve
+from prorec.experiments.noise import AtLevel
+from prorec.experiments.paper import NOISE_20, OPTIMUM
+from prorec.experiments.protocol import half_interval
+
+_PLAIN, _DENOISED, _CEILING, _PAPER = "#4d4d4d", "#d1495b", "#2e86ab", "#e09f1f"
+_NAMES = {
+    "lambda": "λ, what is kept of the weights",
+    "gamma": "γ, how far the plan is spread",
+    "beta": "β, how steep the labels are",
+    "zeta": "ζ, how strong the regulariser is",
+}
+_STYLE: dict[Any, Any] = {
+    "font.size": 13,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "svg.hashsalt": "prorec",  # the same figure, the same bytes
+}
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write it as SVG."""
+    with naming(path), replacing(path) as temporary, matplotlib.rc_context(_STYLE):
+        figure.savefig(temporary, format="svg", metadata={"Date": None})
+
+
+def noise_figure(results: Mapping[tuple[Kind, float], AtLevel], dataset: str, model: str) -> Figure:
+    """Above, what is below the thresholds; below, Recall@5; one column for each kind of noise."""
+    kinds = list(dict.fromkeys(kind for kind, _ in results))
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(4.6 * len(kinds), 8), layout="constrained")
+        axes = figure.subplots(2, len(kinds), sharex=True, sharey="row", squeeze=False)
+        for column, kind in enumerate(kinds):
+            levels = sorted(level for each, level in results if each == kind)
+            top, bottom = axes[:, column]
+            noisy = [level for level in levels if "hit_ratio" in results[kind, level].found]
+            for name, label, colour in (
+                ("hit_ratio", "of the noise (the paper's hit ratio)", _DENOISED),
+                ("false_flag_rate", "of the true clicks", _PLAIN),
+            ):
+                values = [results[kind, level].found[name] for level in noisy]
+                _line(top, noisy, values, label, colour)
+            top.axhline(0.9, color=_PAPER, linestyle=":", label="the paper: around 90% of the noise")
+            top.set(title=f"{kind} noise", ylim=(0, 1.02))
+            for name, label, colour in (
+                ("plain", model, _PLAIN),
+                ("denoised", f"{model} + ProRec", _DENOISED),
+                ("ceiling", f"{model}, noise taken out", _CEILING),
+            ):
+                values = [getattr(results[kind, level], name).per_user["recall@5"].mean(axis=1) for level in levels]
+                _line(bottom, levels, values, label, colour)
+            if kind == "uniform" and dataset == "ml-100k":
+                bottom.plot(0.2, NOISE_20["NCE"], "o", mfc="none", mew=2, color=_PLAIN, label="the paper, NCE")
+                bottom.plot(
+                    0.2, NOISE_20["NCE + ProRec"], "s", mfc="none", mew=2, color=_DENOISED, label="the paper, + ProRec"
+                )
+            bottom.set(xlabel="false clicks per true click", xticks=levels)
+        axes[0, 0].set_ylabel("share below the threshold")
+        axes[1, 0].set_ylabel("Recall@5")
+        for axis in axes[:, 0]:
+            axis.legend(fontsize=10)
+    return figure
+
+
+def curve_figure(curve: Curve, dataset: str) -> Figure:
+    """What ProRec gains over the model, at each value of one parameter."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+        axis = figure.subplots()
+        _line(axis, curve.values, list(100 * curve.gains), "NCE + ProRec, mean and 95% interval over splits", _DENOISED)
+        axis.axhline(0, color=_PLAIN, linestyle="--", label="NCE")
+        if dataset in OPTIMUM and curve.parameter in OPTIMUM[dataset].at:
+            optimum = OPTIMUM[dataset]
+            axis.plot(
+                optimum.at[curve.parameter], 100 * optimum.gain, "D", color=_PAPER, ms=9, label="the paper's best"
+            )
+        if curve.parameter in ("beta", "zeta"):
+            axis.set_xscale("log")
+            axis.set_xticks(curve.values, [f"{value:g}" for value in curve.values], minor=False)
+            axis.minorticks_off()
+        else:
+            axis.set_xticks(curve.values)
+        axis.set(xlabel=_NAMES[curve.parameter], ylabel="NDCG@5, % over NCE", title=dataset)
+        axis.legend(fontsize=10)
+    return figure
+
+
+def _line(axis: Any, places: Any, values: list[Any], label: str, colour: str) -> None:
+    """Means with their intervals; places without a value are left out."""
+    means = [float(np.mean(each)) for each in values]
+    halves = [half_interval(np.asarray(each)) for each in values]
+    axis.errorbar(places, means, yerr=np.nan_to_num(halves), color=colour, label=label, marker="o", capsize=3, lw=2)
+
+
+def case_figure(case: Case) -> Figure:
+    """Users in rows, each with their own clicks: all alike before, and by weight after; item ids in the boxes."""
+    clicks = case.clicks
+    width = int(clicks.activity[case.shown].max())
+    with matplotlib.rc_context({**_STYLE, "axes.grid": False}):
+        figure = Figure(figsize=(16, 0.55 * len(case.shown) + 1.2), layout="constrained")
+        axes = figure.subplots(1, 2)
+        colours = matplotlib.colormaps["Blues_r"]
+        low, high = float(case.weights.min()), float(case.weights.max())
+        for axis, is_after in zip(axes, (False, True), strict=True):
+            for row, user in enumerate(case.shown):
+                places = np.sort(case.places(user))
+                for column, place in enumerate(places):
+                    share = (case.weights[place] - low) / max(high - low, 1e-9) if is_after else 1.0
+                    face = colours(0.25 + 0.7 * share) if is_after else "#dbe7f3"
+                    axis.add_patch(matplotlib.patches.Rectangle((column, row), 0.94, 0.9, facecolor=face))
+                    name = str(clicks.items[clicks.matrix.indices[place]])
+                    ink = "white" if is_after and share < 0.45 else "black"
+                    axis.text(column + 0.47, row + 0.47, name, ha="center", va="center", fontsize=8, color=ink)
+            axis.set(xlim=(0, width), ylim=(len(case.shown), 0), xticks=[])
+            axis.set_yticks(np.arange(len(case.shown)) + 0.45, [f"user {clicks.users[user]}" for user in case.shown])
+            axis.spines[["left", "bottom"]].set_visible(False)
+            axis.tick_params(length=0)
+        axes[0].set_title("before: every click weighs 1")
+        axes[1].set_title(f"after: weights from {low:.2f} (dark) to {high:.2f} (light)")
+    return figure

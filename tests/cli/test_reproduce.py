@@ -1,0 +1,104 @@
+"""`prorec reproduce`."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from prorec import InputError
+from prorec.experiments.reproduction import checked_models
+from prorec.models import NCE
+from tests.cli.shell import COMMAND, run
+
+SMALL = ("reproduce", "overall", "--dataset", "cinema", "--models", "SVD", "--trials", "1", "--seeds", "1")
+
+
+def test_everything_quickly(tmp_path: Path, no_data: Path) -> None:
+    done = run("reproduce", "all", "--quick", "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "out" / "results.md").read_text()
+    assert page in done.stdout
+    for part in ("Table 1", "Figure 2a", "Table 2", "Table 3", "Figure 2b", "Figure 2c", "β", "ζ", "Figure 3"):
+        assert f"## {part}" in page
+    for row in ("CDAE + T-CE", "CDAE + R-CE", *(f"{name} + ProRec" for name in ("SVD", "NCE", "CDAE", "WRMF", "VAE"))):
+        assert f"| {row} |" in page
+    assert "nan" not in page.lower()
+    figures = re.findall(r"\(figures/(\S+\.svg)\)", page)
+    assert len(figures) == 6
+    for name in figures:
+        assert (tmp_path / "out" / "figures" / name).read_text().startswith("<?xml")
+
+
+@pytest.mark.real_data("atoy")
+def test_the_data_sets_are_those_of_the_paper(tmp_path: Path) -> None:
+    done = run("reproduce", "datasets", "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "datasets.md").read_text().count("the same") == 3
+
+
+def test_one_table(tmp_path: Path, no_data: Path) -> None:
+    done = run(*SMALL, "--out", str(tmp_path / "out"), "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "| SVD + ProRec |" in (tmp_path / "out" / "overall-cinema.md").read_text()
+
+
+def test_a_killed_run_goes_on(tmp_path: Path, no_data: Path) -> None:
+    out = tmp_path / "out"
+    words = ("reproduce", "lambda", "--dataset", "cinema", "--seeds", "2", "--quiet", "--out", str(out))
+    process = subprocess.Popen([COMMAND, *words], start_new_session=True)
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("runs/*.json"))) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*.json")}
+    assert len(before) >= 3
+    assert not (out / "lambda-cinema.md").exists()
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    whole = run(*words[:-1], str(tmp_path / "other"))
+    assert whole.returncode == 0, whole.stderr
+    page = "lambda-cinema.md"
+    assert (out / page).read_bytes() == (tmp_path / "other" / page).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (("reproduce", "everything"), "name must be one of 'datasets', 'noise', 'overall'"),
+        ((*SMALL[:-1], "0"), "seeds must be a whole number of at least 1"),
+        ((*SMALL[:4], "--models", "nce"), "models must be among SVD, NCE, CDAE, WRMF, VAE; got nce"),
+        (("reproduce", "overall", "--dataset", "nope"), "no data set is called 'nope'"),
+        (("reproduce", "all", "--dataset", "amusic"), "all goes over the paper's data sets"),
+    ],
+    ids=["name", "seeds", "models", "dataset", "all"],
+)
+def test_what_is_refused(wrong: tuple[str, ...], problem: str, tmp_path: Path, no_data: Path) -> None:
+    failed = run(*wrong, "--out", str(tmp_path / "x"))
+    assert failed.returncode == 2, failed.stderr
+    assert problem in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+    assert "nothing can be written into /proc" in run("reproduce", "overall", "--out", "/proc/x").stderr
+    (tmp_path / "file").write_text("")
+    failed = run("reproduce", "datasets", "--out", str(tmp_path / "file"))
+    assert failed.returncode == 2
+    assert "this is a file; a folder was expected" in failed.stderr
+
+
+def test_deep_models_are_refused_at_once_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checked_models(["NCE"]) == {"NCE": NCE()}
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert checked_models(["NCE"]) == {"NCE": NCE()}
+    with pytest.raises(InputError, match=r"VAE need PyTorch.*--models SVD,NCE,WRMF"):
+        checked_models(["NCE", "VAE"])
