@@ -133,7 +133,7 @@ def tune(
     def run(parameters: Mapping[str, Any]) -> float:
         trial = kept.get(parameters)
         if trial is None:
-            trial = _trial(_changed(model, parameters), parameters, train, valid, metric, int(length), metrics)
+            trial = _trial(changed(model, parameters), parameters, train, valid, metric, int(length), metrics)
             kept.add(trial)
         done.append(trial)
         value = trial["value"]
@@ -149,10 +149,10 @@ def tune(
     if not np.isfinite(best):
         raise InputError(f"no choice of parameters could be fitted; the first said: {done[0]['error']}")
     winner = next(trial for trial in done if trial["value"] == best)
-    return Tuning(_changed(model, winner["parameters"]), best, metric, tuple(done))
+    return Tuning(changed(model, winner["parameters"]), best, metric, tuple(done))
 
 
-def _changed(model: Any, parameters: Mapping[str, Any]) -> Any:
+def changed(model: Any, parameters: Mapping[str, Any]) -> Any:
     """The model with other parameters; those of the model inside it are called `model.rank` and so on."""
     inside = {name.removeprefix(_INSIDE): value for name, value in parameters.items() if name.startswith(_INSIDE)}
     own = {name: value for name, value in parameters.items() if not name.startswith(_INSIDE)}
@@ -276,12 +276,18 @@ class _Kept:
         return None if trial is None else {**trial, "parameters": dict(parameters)}
 
     def add(self, trial: Mapping[str, Any]) -> None:
-        self._trials.append(trial)
-        if self._path is not None:
-            # What failed is tried again next time: it may have been for want of a package.
-            done = [each for each in self._trials if each["value"] is not None]
+        if trial["value"] is None:
+            return  # tried again next time: it may have been for want of a package
+        if self._path is None:
+            self._trials.append(trial)
+            return
+        with naming(self._path):
+            if self._path.exists():  # another process may have added to it
+                self._trials = _read_trials(self._path)
+            if self.get(trial["parameters"]) is None:
+                self._trials.append(trial)
             with replacing(self._path) as temporary:
-                temporary.write_text(json.dumps(done, indent=1, default=_written) + "\n")
+                temporary.write_text(json.dumps(self._trials, indent=1, default=_written) + "\n")
 
 
 def _written(value: Any) -> Any:

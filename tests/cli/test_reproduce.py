@@ -78,8 +78,10 @@ def test_a_killed_run_goes_on(tmp_path: Path, no_data: Path) -> None:
         ((*SMALL[:4], "--models", "nce"), "models must be among SVD, NCE, CDAE, WRMF, VAE; got nce"),
         (("reproduce", "overall", "--dataset", "nope"), "no data set is called 'nope'"),
         (("reproduce", "all", "--dataset", "amusic"), "all goes over the paper's data sets"),
+        (("reproduce", "all", "--quick", "--seeds", "3"), "leave --dataset, --trials and --seeds out"),
+        (("reproduce", "noise", "--models", "NCE"), "--models is for overall and all"),
     ],
-    ids=["name", "seeds", "models", "dataset", "all"],
+    ids=["name", "seeds", "models", "dataset", "all", "quick", "models of noise"],
 )
 def test_what_is_refused(wrong: tuple[str, ...], problem: str, tmp_path: Path, no_data: Path) -> None:
     failed = run(*wrong, "--out", str(tmp_path / "x"))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from prorec import Factors, ProRec
+from prorec import Factors, InputError, ProRec
 from prorec.denoise.gamma import automatic_gamma
-from prorec.models import Popularity
+from prorec.models import NCE, Popularity
 from tests.models.test_all import clicks
 
 
@@ -41,6 +41,18 @@ def test_scores_of_another_size_give_the_same_plan(scale: float, shift: float) -
 def test_a_sample_of_many_users_is_about_right() -> None:
     scores, observed = scores_and_clicks(3000, 50)
     assert automatic_gamma(lambda rows: scores[rows], observed) == pytest.approx(by_definition(scores), rel=0.05)
+
+
+def test_a_multiple_of_it() -> None:
+    half, whole, twice = (ProRec(NCE(rank=4), gamma=gamma).fit(clicks()) for gamma in (".5 auto", "auto", "2auto"))
+    assert [half.gamma_, twice.gamma_] == pytest.approx([0.5 * whole.gamma_, 2 * whole.gamma_])
+    assert not np.array_equal(half.weights_.data, whole.weights_.data)
+
+
+@pytest.mark.parametrize("wrong", ["", "x", "-1 auto", "0 auto", "auto 2", "1e3 auto", "inf auto", "nan auto", 0, None])
+def test_what_is_no_gamma(wrong: object) -> None:
+    with pytest.raises(InputError, match="gamma must be"):
+        ProRec(NCE(), gamma=wrong).check_settings()  # type: ignore[arg-type]
 
 
 def test_no_spread() -> None:

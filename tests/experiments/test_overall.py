@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,8 @@ import prorec
 from prorec import InputError, ProRec
 from prorec.experiments.overall import CONTROL, controls, denoised, overall, rows_of
 from prorec.experiments.pages import datasets_page, overall_page
-from prorec.experiments.protocol import METRICS, Protocol, Result, Row
-from prorec.experiments.runs import Runs
+from prorec.experiments.protocol import METRICS, Parts, Protocol, Result, Row
+from prorec.experiments.runs import Runs, Store, code
 from prorec.models import CDAE, NCE, SVD
 
 BASE = Row("NCE", NCE(), {"rank": (4, 8)})
@@ -40,25 +42,82 @@ def test_rows_of_the_paper() -> None:
     assert set(rows[4].grid) == {"model.rank", "lam", "gamma"}
 
 
+def _mean_of_four(model: NCE, parts: prorec.Split, seed: int) -> float:
+    """What a finalist is chosen by, step by step: its own validation part, and three more divisions."""
+
+    def ndcg(train: prorec.Interactions, valid: prorec.Interactions) -> float:
+        return prorec.evaluate(model.fit(train), valid, k=5, metrics="paper").mean["ndcg@5"]
+
+    values = [ndcg(parts.train, parts.valid)]
+    known = parts.train_and_valid
+    share = len(parts.valid) / len(known)
+    for again in range(3):
+        inner = prorec.split_by_user(known, (1 - share, share), seed=3 * seed + again)
+        values.append(ndcg(inner.train, inner.test))
+    return float(np.mean(values))
+
+
+def test_the_luckiest_trial_is_not_taken_for_the_best(clicks: prorec.Interactions, tmp_path: Path) -> None:
+    """On some split, the best on one validation part is not the best on four; the latter is chosen."""
+    ranks = (20, 25, 30)
+    row = Row("NCE", NCE(), {"rank": ranks})
+    protocol = Protocol(clicks, "small", Store(tmp_path), trials=3, n_seeds=1)
+    n_changed = 0
+    for seed in range(6):
+        parts = prorec.split_by_user(clicks, (0.5, 0.2, 0.3), seed=seed)
+        means = {rank: _mean_of_four(NCE(rank=rank), parts, seed) for rank in ranks}
+        best = max(means, key=lambda rank: means[rank])
+        assert protocol.tuned(row, seed) == (NCE(rank=best), {"rank": best})
+        single = {
+            rank: prorec.evaluate(NCE(rank=rank).fit(parts.train), parts.valid, k=5, metrics="paper").mean["ndcg@5"]
+            for rank in ranks
+        }
+        n_changed += max(single, key=lambda rank: single[rank]) != best
+    assert n_changed
+
+
+def test_other_parts_of_the_same_data_set_are_other_results(clicks: prorec.Interactions, tmp_path: Path) -> None:
+    def halves(clicks: prorec.Interactions, seed: int) -> Parts:
+        split = prorec.split_by_user(clicks, (0.4, 0.1, 0.5), seed=seed)
+        return Parts(split.train, split.valid, split.train_and_valid, split.test)
+
+    def made(folder: Path) -> list[Any]:
+        how = {"trials": 2, "n_seeds": 1}
+        first = Protocol(clicks, "small", Store(folder / "a"), **how)
+        second = Protocol(clicks, "small", Store(folder / "b"), **how, parts_of=halves)
+        model = NCE(rank=4)
+        return [each.judged("x", 0, model, replace(model).fit)["ndcg@5"] for each in (first, second)] + [
+            each.tuned(BASE, 0) for each in (first, second)
+        ]
+
+    apart = made(tmp_path)
+    (tmp_path / "together").mkdir()
+    for name in "ab":
+        (tmp_path / "together" / name).symlink_to(tmp_path / "together")
+    assert made(tmp_path / "together") == apart
+
+
 def test_every_split_is_tuned_on_its_own_validation_part_and_judged_by_its_own_test_part(
     clicks: prorec.Interactions, tmp_path: Path
 ) -> None:
-    results = overall(Protocol(clicks, "small", tmp_path, trials=3, n_seeds=2), ROWS)
+    results = overall(Protocol(clicks, "small", Store(tmp_path), trials=3, n_seeds=2), ROWS)
     assert list(results) == [
         "NCE",
         "NCE + ProRec",
         *(
             f"NCE + ProRec{CONTROL}{name}"
-            for name in ("weights scaled", "weights shuffled", "weights by popularity", "regulariser doubled")
+            for name in (
+                "not denoised",
+                "weights scaled",
+                "weights shuffled",
+                "weights by popularity",
+                "regulariser doubled",
+            )
         ),
     ]
     for seed in (0, 1):
         parts = prorec.split_by_user(clicks, (0.5, 0.2, 0.3), seed=seed)
-        by_rank = {
-            rank: prorec.evaluate(NCE(rank=rank).fit(parts.train), parts.valid, k=50, metrics="paper").mean["ndcg@50"]
-            for rank in (4, 8)
-        }
-        best = max(by_rank, key=lambda rank: by_rank[rank])
+        best = max((4, 8), key=lambda rank: _mean_of_four(NCE(rank=rank), parts, seed))
         assert results["NCE"].parameters[seed] == {"rank": best}
         fitted = NCE(rank=best).fit(parts.train_and_valid)
         wanted = prorec.evaluate(fitted, parts.test, k=5, metrics="paper")
@@ -77,7 +136,7 @@ def test_every_split_is_tuned_on_its_own_validation_part_and_judged_by_its_own_t
 
 
 def test_a_row_made_from_another_begins_with_what_was_chosen_there(clicks: prorec.Interactions, tmp_path: Path) -> None:
-    protocol = Protocol(clicks, "small", tmp_path, trials=1, n_seeds=1)
+    protocol = Protocol(clicks, "small", Store(tmp_path), trials=1, n_seeds=1)
     base = Row("NCE", NCE(), {"rank": (8, 4, 2)})  # one trial: the middle of the grid
     best, parameters = protocol.tuned(denoised(base, grid={"lam": (0.25, 0.75, 0.5)}), 0)
     assert parameters == {"model.rank": 4, "lam": 0.5}
@@ -86,7 +145,7 @@ def test_a_row_made_from_another_begins_with_what_was_chosen_there(clicks: prore
 
 def test_what_was_run_is_not_run_again(clicks: prorec.Interactions, tmp_path: Path) -> None:
     def made() -> dict[str, Result]:
-        return overall(Protocol(clicks, "small", tmp_path, trials=2, n_seeds=1), ROWS[:1])
+        return overall(Protocol(clicks, "small", Store(tmp_path), trials=2, n_seeds=1), ROWS[:1])
 
     first = made()
     kept = sorted((tmp_path / "runs").iterdir())
@@ -100,7 +159,7 @@ def test_what_was_run_is_not_run_again(clicks: prorec.Interactions, tmp_path: Pa
 def test_progress_comes_to_its_end(clicks: prorec.Interactions, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     overall(
-        Protocol(clicks, "small", tmp_path, trials=1, n_seeds=2),
+        Protocol(clicks, "small", Store(tmp_path), trials=1, n_seeds=2),
         ROWS[:1],
         progress=lambda what, done, total: seen.append((what, done, total)),
     )
@@ -136,7 +195,7 @@ def test_intervals_gains_and_stars() -> None:
     assert np.isnan(_result([0.1, 0.2]).half_interval("ndcg@5"))
     assert _result([0.2, 0.4, 0.6], [0.4, 0.6, 0.8]).gain(base, "ndcg@5") == pytest.approx(1.0)
     assert np.isnan(base.gain(_result([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]), "ndcg@5"))
-    better = _result([0.2, 0.3, 0.4001], [0.3, 0.4, 0.5])
+    better = _result([0.2, 0.3, 0.4001], [0.3, 0.4, 0.5001])
     assert better.p_against(base, "ndcg@5") < 1e-6
     rows = [Row("A", NCE(), {}), denoised(Row("A", NCE(), {}))]
     page = overall_page("small", rows, {"A": base, "A + ProRec": better})
@@ -155,18 +214,18 @@ def test_runs_know_what_they_are_of(tmp_path: Path) -> None:
 
     assert runs.get({"seed": 1}, work) == runs.get({"seed": 1}, work) == {"value": 1}
     assert runs.get({"seed": 2}, work) == {"value": 2}
-    (machine,) = runs.machines()
+    (machine,) = runs.machines
     assert "cores" in machine
-    assert runs.machines() == {machine: 2}
+    assert runs.machines == {machine: 3}  # asked for three times
     for path in tmp_path.iterdir():
-        assert json.loads(path.read_text())["of"]["version"] == prorec.__version__
+        assert json.loads(path.read_text())["of"]["code"] == code()
         path.write_text("{")
     with pytest.raises(InputError, match="not a result of a run; remove it"):
         runs.get({"seed": 1}, work)
 
 
 def test_table_1_beside_the_paper(clicks: prorec.Interactions) -> None:
-    page = datasets_page({"amusic": clicks})
+    page = datasets_page({"amusic": clicks}, dict.fromkeys(("ml-100k", "atoy", "yahoo-r1"), "no licence"))
     assert "| amusic | 200 | 150 |" in page
     assert "1,776 × 12,929, 46,087, 0.9980" in page
-    assert "not to be had here" in page
+    assert page.count("not here: no licence") == 3

@@ -19,6 +19,7 @@ from prorec.experiments.figures import case_figure, curve_figure, noise_figure, 
 from prorec.experiments.noise import noise_experiment
 from prorec.experiments.pages import ablation_page, case_page, curve_page, noise_page
 from prorec.experiments.protocol import Protocol
+from prorec.experiments.runs import Store
 from prorec.models import NCE
 from prorec.transport import top
 
@@ -30,7 +31,7 @@ def clicks() -> prorec.Interactions:
 
 @pytest.fixture
 def protocol(clicks: prorec.Interactions, tmp_path: Path) -> Protocol:
-    return Protocol(clicks, "small", tmp_path, trials=1, n_seeds=2)
+    return Protocol(clicks, "small", Store(tmp_path), trials=1, n_seeds=2)
 
 
 def texts_of(path: Path) -> str:
@@ -43,7 +44,7 @@ def test_noise_is_put_in_found_and_taken_out(clicks: prorec.Interactions, tmp_pa
     results = noise_experiment(
         clicks,
         "small",
-        tmp_path,
+        Store(tmp_path),
         NCE(rank=20),
         trials=1,
         n_seeds=2,
@@ -95,7 +96,7 @@ def test_ablation_takes_one_part_after_the_other(protocol: Protocol) -> None:
     page = ablation_page("small", rows, results)
     best = max(names, key=lambda name: results[name].mean("ndcg@5"))
     assert f"By NDCG@5, best first: {best}, " in page
-    assert f"ROT takes {results['NCE + ROT'].seconds / results['NCE + Sinkhorn'].seconds:.2f} of" in page
+    assert f"(ROT takes {results['NCE + ROT'].seconds / results['NCE + Sinkhorn'].seconds:.2f} of" in page
     again = ablation(protocol, rows)  # from what was kept, thresholds and all
     assert again["NCE + ROT"].parameters == results["NCE + ROT"].parameters
 

@@ -83,7 +83,7 @@ TextIds = Annotated[bool, typer.Option("--text-ids", help="Take ids as text, wha
 # Algorithm 1.
 Transport = Annotated[str, typer.Option(help="How users and items are matched: relaxed, sinkhorn or emd.")]
 ThresholdText = Annotated[str, typer.Option("--threshold", help="personal, none, or top(k) with a number for k.")]
-Gamma = Annotated[str, typer.Option(help="How much the plan is spread: a number above 0, or auto.")]
+Gamma = Annotated[str, typer.Option(help="How much the plan is spread: a number above 0, auto, or like '0.5 auto'.")]
 Beta = Annotated[float, typer.Option(help="How steep the step around the threshold is.")]
 Lam = Annotated[float, typer.Option(help="How much of the present weights is kept, from 0 to 1.")]
 Rounds = Annotated[int, typer.Option(help="How often to relabel and learn again, at most.")]
@@ -108,9 +108,9 @@ def threshold_of(text: str) -> Threshold:
 def gamma_of(text: str) -> Any:
     """γ as it was typed."""
     try:
-        return text if text == "auto" else float(text)
+        return text if text.endswith("auto") else float(text)
     except ValueError:
-        raise InputError(f"gamma must be a number above 0, or auto; got {text!r}") from None
+        raise InputError(f"gamma must be a number above 0, auto, or like '0.5 auto'; got {text!r}") from None
 
 
 def columns_of(

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from prorec import transport
 from prorec._digest import digest
 from prorec.denoise.checkpoint import Checkpoint, State
-from prorec.denoise.gamma import automatic_gamma
+from prorec.denoise.gamma import automatic_gamma, times_automatic
 from prorec.denoise.history import Round
 from prorec.denoise.loss import LossOf
 from prorec.errors import InputError
@@ -55,7 +55,7 @@ class Run:
         self.matching: Matching
         self.loss: LossOf
         # Worked out once: as weights shrink from round to round, so do scores, and a γ that follows them never rests.
-        self.gamma = None if given.gamma == "auto" else float(given.gamma)
+        self.gamma = float(given.gamma) if times_automatic(given.gamma) is None else None
         self.checkpoint = Checkpoint(folder, "" if folder is None else _identity(given, model, known))
         if given.marginals == "uniform":
             self.marginals = Marginals.uniform(*known.matrix.shape)
@@ -92,7 +92,8 @@ class Run:
         assert self.model is not None, "fitted before"
         scores = self.model.scores_
         if self.gamma is None:
-            self.gamma = 0.0 if given.transport == "emd" else automatic_gamma(scores, matrix)
+            times = times_automatic(given.gamma) or 0.0
+            self.gamma = 0.0 if given.transport == "emd" else times * automatic_gamma(scores, matrix)
         gamma = self.gamma
         stage = partial(self.progress, "matching users with items")
         plan: transport.Plan

@@ -15,6 +15,7 @@ from prorec._columns import ColumnRef
 from prorec._tables import TableKind
 from prorec.data._files import as_path
 from prorec.denoise.algorithm import Progress, Run, kept, like, restored
+from prorec.denoise.gamma import times_automatic
 from prorec.denoise.history import Round
 from prorec.denoise.tables import annotated, explanation_table, noise_table
 from prorec.errors import InputError, number, one_of, shown, whole
@@ -67,9 +68,9 @@ class ProRec(Model):
     """How users and items are matched."""
     threshold: Threshold = "personal"
     """`personal` (Eq. 20), `prorec.transport.top(k)`, the same for all users, or `none`, which is ρ_κ = 0."""
-    gamma: float | Literal["auto"] = "auto"
+    gamma: float | str = "auto"
     """γ: how much the plan is spread. The paper's values fit scores of about 1; `auto` goes with the spread of the
-    first model's scores. EMD has none."""
+    first model's scores, and `0.5 auto` is half of that. EMD has none."""
     beta: float = 20.0
     """β: how steep the step from 0 to 1 around the threshold is."""
     lam: float = 0.5
@@ -140,10 +141,7 @@ class ProRec(Model):
         one_of("transport", self.transport, ("relaxed", "sinkhorn", "emd"))
         one_of("marginals", self.marginals, ("popularity", "uniform"))
         as_k(self.threshold)
-        if isinstance(self.gamma, str):
-            one_of("gamma", self.gamma, ("auto",))
-        elif not number("gamma", self.gamma) > 0:
-            raise InputError(f"gamma must be above 0, or 'auto'; got {shown(self.gamma)}")
+        times_automatic(self.gamma)
         number("beta", self.beta, 0)
         number("lam", self.lam, 0, 1)
         whole("rounds", self.rounds, 1)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_array
 
+from prorec.errors import InputError, number, shown
 from prorec.factors import Factors
 from prorec.transport.marginals import Marginals
 from prorec.transport.scores import ScoreFunction, scaled
@@ -15,6 +19,23 @@ NCE gained more than by scaled weights on the validation parts of AMusic, AToy a
 were tried as well."""
 _MOST_USERS = 1000
 _PART = 32
+
+
+def times_automatic(gamma: Any) -> float | None:
+    """How many times the automatic γ is meant, and None where γ itself is given; anything else is refused.
+
+    >>> times_automatic("auto"), times_automatic("0.5 auto"), times_automatic(0.1)
+    (1.0, 0.5, None)
+    """
+    if isinstance(gamma, str):
+        matched = re.fullmatch(r"(?:(\d{1,9}(?:\.\d{1,9})?|\.\d{1,9}) ?)?auto", gamma)
+        times = float(matched[1] or 1) if matched else 0.0
+        if times == 0:
+            raise InputError(f"gamma must be a number above 0, 'auto', or like '0.5 auto'; got {shown(gamma)}")
+        return times
+    if not number("gamma", gamma) > 0:
+        raise InputError(f"gamma must be above 0, or 'auto'; got {shown(gamma)}")
+    return None
 
 
 def automatic_gamma(scores: Factors | ScoreFunction, observed: csr_array) -> float:

@@ -6,9 +6,12 @@ The matching one to one (EMD), many to many (Sinkhorn), relaxed (ROT), all three
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from prorec.denoise import ProRec
 from prorec.denoise.algorithm import Progress
 from prorec.experiments.overall import DENOISER_GRID, denoised
 from prorec.experiments.protocol import Protocol, Result, Row, Steps
@@ -35,20 +38,39 @@ def ablation_rows(model: Model) -> list[Row]:
 
 
 def ablation(protocol: Protocol, rows: list[Row], progress: Progress | None = None) -> dict[str, Result]:
-    """Every row, tuned and judged like those of Table 2.
-
-    All rows of a split are judged one after the other, when their parameters are chosen, so that their times compare.
-    """
-    steps = Steps(progress, f"Table 3, {protocol.dataset}", 2 * protocol.n_seeds * len(rows))
+    """Every row, tuned and judged like those of Table 2; its time is that of `_times`."""
+    steps = Steps(progress, f"Table 3, {protocol.dataset}", protocol.n_seeds * (len(rows) + 1))
     chosen: dict[str, list[Mapping[str, Any]]] = {row.name: [] for row in rows}
-    runs: dict[str, list[Mapping[str, Any]]] = {row.name: [] for row in rows}
+    runs: dict[str, list[dict[str, Any]]] = {row.name: [] for row in rows}
     for seed in range(protocol.n_seeds):
-        best = {}
         for row in rows:
-            best[row.name], parameters = protocol.tuned(row, seed)
+            best, parameters = protocol.tuned(row, seed)
             chosen[row.name].append(parameters)
+            runs[row.name].append(protocol.judged(f"ablation: {row.name}", seed, best, best.fit))
             steps.step()
-        for name, model in best.items():
-            runs[name].append(protocol.judged(f"ablation: {name}", seed, model, model.fit))
-            steps.step()
+        for name, seconds in _times(protocol, rows, seed).items():
+            runs[name][-1]["seconds"] = seconds
+        steps.step()
     return {name: Result.of(chosen[name], runs[name]) for name in runs}
+
+
+def _times(protocol: Protocol, rows: list[Row], seed: int) -> Mapping[str, float]:
+    """Seconds that each row takes to fit with what was chosen for the model alone, γ for all of them automatic.
+
+    One after the other in one go, so that they compare: with parameters of their own some would be timed with factors
+    four times as wide.
+    """
+    model, _ = protocol.tuned(rows[0], seed)
+    known = protocol.parts(seed).known
+
+    def work() -> Mapping[str, float]:
+        seconds = {}
+        for row in rows:
+            timed: Any = replace(row.model, model=model) if isinstance(row.model, ProRec) else model
+            begin = time.perf_counter()
+            timed.fit(known)
+            seconds[row.name] = time.perf_counter() - begin
+        return seconds
+
+    of = {"what": "times", "dataset": protocol.dataset, "split": protocol.content(seed), "model": repr(model)}
+    return protocol.store.runs.get({**of, "rows": [repr(row.model) for row in rows]}, work)

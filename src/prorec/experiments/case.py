@@ -34,6 +34,10 @@ class Case:
     """The row of the user of the case."""
     shown: NDArray[np.int64]
     """Rows of users with as many clicks as can be shown, the user of the case first."""
+    n_like: int
+    """How many users the story can be told of; 0 if the user of the case is just one whose list changed."""
+    n_shown_from: int
+    """How many users have as few and as many clicks."""
     genre: str
     """The user's main genre: what there is more of among the user's clicks than among everybody's."""
     before: NDArray[np.int32]
@@ -74,6 +78,8 @@ def study_case(clicks: Interactions, plain: Model, denoiser: ProRec) -> Case:
         weights,
         user,
         np.concatenate([[user], others]).astype(np.int64),
+        len(told),
+        len(fits),
         names[main[user]] if names else "",
         before,
         after,

@@ -1,4 +1,8 @@
-"""Figures 2b and 2c (RQ3): what λ, γ, β and ζ do, each by itself, around the paper's λ = .5, γ = .1 and β = 20."""
+"""Figures 2b and 2c (RQ3): what λ, γ, β and ζ do, each by itself, around the paper's λ = .5, γ = .1 and β = 20.
+
+The paper says nothing of NCE's own parameters. ζ is the ridge of NCE, whose size has nothing to do with that of the
+paper's ζ.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from prorec.models import NCE
 from prorec.tuning import PAPER_GRIDS
 
 MODEL = NCE(rank=200, regularization=1000.0, popularity_power=1.0)
-_FIELDS = {"lambda": "lam", "gamma": "gamma", "beta": "beta"}
+FIELDS = {"lambda": "lam", "gamma": "gamma", "beta": "beta"}
 CENTRE = {"lam": 0.5, "gamma": 0.1, "beta": 20.0}
 VALUES: Mapping[str, Sequence[float]] = {
     "lambda": (0.0, *PAPER_GRIDS["ProRec"]["lam"]),
@@ -39,8 +43,9 @@ class Curve:
 
     @property
     def gains(self) -> NDArray[np.float64]:
-        """By what share of the model's mean ProRec is better, values × splits."""
-        return np.asarray((self.denoised - self.plain) / self.plain.mean(axis=1, keepdims=True))
+        """By what share of the model's mean ProRec is better, values × splits; NaN where the model scores nothing."""
+        before = self.plain.mean(axis=1, keepdims=True)
+        return np.asarray((self.denoised - self.plain) / np.where(before > 0, before, np.nan))
 
 
 def curve(protocol: Protocol, parameter: str, progress: Progress | None = None) -> Curve:
@@ -51,7 +56,7 @@ def curve(protocol: Protocol, parameter: str, progress: Progress | None = None) 
     for seed in range(protocol.n_seeds):
         for place, value in enumerate(values):
             model = replace(MODEL, regularization=value) if parameter == "zeta" else MODEL
-            changed = {} if parameter == "zeta" else {_FIELDS[parameter]: value}
+            changed = {} if parameter == "zeta" else {FIELDS[parameter]: value}
             settings: dict[str, Any] = {**CENTRE, **changed}
             denoiser = ProRec(model, **settings)
             for scores, each in ((plain, model), (denoised, denoiser)):

@@ -85,7 +85,7 @@ def curve_figure(curve: Curve, dataset: str) -> Figure:
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(6.4, 4.4), layout="constrained")
         axis = figure.subplots()
-        _line(axis, curve.values, list(100 * curve.gains), "NCE + ProRec, mean and 95% interval over splits", _DENOISED)
+        _line(axis, curve.values, list(100 * curve.gains), "NCE + ProRec (bars: 95% over splits)", _DENOISED)
         axis.axhline(0, color=_PLAIN, linestyle="--", label="NCE")
         if dataset in OPTIMUM and curve.parameter in OPTIMUM[dataset].at:
             optimum = OPTIMUM[dataset]
@@ -107,7 +107,8 @@ def _line(axis: Any, places: Any, values: list[Any], label: str, colour: str) ->
     """Means with their intervals; places without a value are left out."""
     means = [float(np.mean(each)) for each in values]
     halves = [half_interval(np.asarray(each)) for each in values]
-    axis.errorbar(places, means, yerr=np.nan_to_num(halves), color=colour, label=label, marker="o", capsize=3, lw=2)
+    shown = None if np.isnan(halves).any() else halves  # a single split has no interval
+    axis.errorbar(places, means, yerr=shown, color=colour, label=label, marker="o", capsize=3, lw=2)
 
 
 def case_figure(case: Case) -> Figure:

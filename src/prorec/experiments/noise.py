@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from prorec.denoise.algorithm import Progress
 from prorec.evaluation import detection_metrics
 from prorec.experiments.overall import denoised
 from prorec.experiments.protocol import Parts, Protocol, Result, Row, Steps
+from prorec.experiments.runs import Store
 from prorec.interactions import Interactions
 from prorec.models import Model
 from prorec.tuning import PAPER_GRIDS
@@ -47,7 +47,7 @@ class AtLevel:
 def noise_experiment(
     clicks: Interactions,
     dataset: str,
-    folder: Path,
+    store: Store,
     model: Model,
     *,
     trials: int,
@@ -65,8 +65,8 @@ def noise_experiment(
     results: dict[tuple[Kind, float], AtLevel] = {}
     for kind, level in settings:
         noise = _Noise(clicks, kind, level)
-        called = dataset if level == 0 else f"{dataset}, {kind} noise {level:g}"
-        protocol = Protocol(clicks, called, folder, trials=trials, n_seeds=n_seeds, parts_of=noise.parts)
+        called = f"{dataset}, {kind} noise {level:g}"
+        protocol = Protocol(clicks, called, store, trials=trials, n_seeds=n_seeds, parts_of=noise.parts)
         results[kind, level] = _at_level(protocol, noise, rows, steps)
     for kind in kinds:
         if (kinds[0], 0.0) in results:
@@ -80,6 +80,7 @@ class _Noise:
     def __init__(self, clicks: Interactions, kind: Kind, level: float) -> None:
         self._clicks, self._kind, self._level = clicks, kind, level
 
+    @lru_cache(maxsize=2)  # noqa: B019  # which lives as long as one level
     def noisy(self, seed: int) -> tuple[NoisyInteractions, Interactions]:
         """The training part with noise in it, and the test part."""
         split = prorec.split_by_user(self._clicks, (0.8, 0.2), seed=seed)

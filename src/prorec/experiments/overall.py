@@ -25,18 +25,28 @@ MODELS: Mapping[str, Model] = {
     "WRMF": WRMF(),
     "VAE": VAE(hidden=None, device="auto"),
 }
-DENOISER_GRID: Grid = {"lam": (0.25, 0.5, 0.75), "gamma": (*PAPER_GRIDS["ProRec"]["gamma"], "auto")}
-"""λ = 1 is the model without ProRec. β stays at 20, as in the paper; γ may go with the scores too."""
+DENOISER_GRID: Grid = {
+    "lam": (0.25, 0.5, 0.75),
+    "gamma": tuple("auto" if gamma == 0.1 else f"{10 * gamma:g} auto" for gamma in PAPER_GRIDS["ProRec"]["gamma"]),
+}
+"""λ = 1 is the model without ProRec. β stays at 20, as in the paper. Its γ is .1 "in general", for scores of about 1;
+its values around that, from half to 1.75 times, are tried around the γ that goes with the scores."""
 CONTROL = ", control: "
 
 
-def rows_of(models: Mapping[str, Model], losses: tuple[Loss, ...] = ("t-ce", "r-ce")) -> list[Row]:
+LOSS_GRIDS: Mapping[Loss, Grid] = {
+    "t-ce": {"drop_rate": (0.05, 0.1, 0.2, 0.3)},
+    "r-ce": {"reweight_power": (0.05, 0.1, 0.25, 0.5)},
+}
+
+
+def rows_of(models: Mapping[str, Model]) -> list[Row]:
     """Each model, CDAE with the denoising losses, and each model with ProRec."""
     rows = [Row(name, model, PAPER_GRIDS[type(model).__name__]) for name, model in models.items()]
     others = [
-        Row(f"{row.name} + {loss.upper()}", replace(row.model, loss=loss), row.grid, row)
+        Row(f"{row.name} + {loss.upper()}", replace(row.model, loss=loss), {**row.grid, **grid}, row)
         for row in rows
-        for loss in losses
+        for loss, grid in LOSS_GRIDS.items()
         if isinstance(row.model, CDAE)
     ]
     return [*rows, *others, *(denoised(row) for row in rows)]
@@ -79,9 +89,8 @@ def controls(denoiser: ProRec) -> dict[str, Callable[[Interactions], Model]]:
         "weights shuffled": lambda weights, _: np.random.default_rng(0).permutation(weights),
         "weights by popularity": _by_popularity,
     }
-    found: dict[str, Callable[[Interactions], Model]] = {
-        name: reweighted(denoiser, change).fit for name, change in changes.items()
-    }
+    found: dict[str, Callable[[Interactions], Model]] = {"not denoised": replace(denoiser.model).fit}
+    found |= {name: reweighted(denoiser, change).fit for name, change in changes.items()}
     if hasattr(denoiser.model, "regularization"):
         found["regulariser doubled"] = replace(denoiser.model, regularization=2 * denoiser.model.regularization).fit
     return found

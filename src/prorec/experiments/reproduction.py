@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prorec import __version__
-from prorec.data.registry import load_dataset
+from prorec.data.cinema import make_cinema
+from prorec.data.registry import DATASETS, load_dataset, present
 from prorec.denoise.algorithm import Progress
 from prorec.errors import DownloadError, InputError
 from prorec.experiments import pages
 from prorec.experiments.ablation import ablation, ablation_rows
 from prorec.experiments.case import study_case
 from prorec.experiments.curves import curve
+from prorec.experiments.introduction import HOW, HOW_CURVES, NO_YAHOO, introduction
 from prorec.experiments.noise import KINDS, LEVELS, noise_experiment
 from prorec.experiments.overall import MODELS, denoised, overall, rows_of
 from prorec.experiments.paper import TABLE_1
 from prorec.experiments.protocol import Protocol, Row
-from prorec.experiments.runs import Runs
+from prorec.experiments.runs import Store
 from prorec.interactions import Interactions
 from prorec.models import NCE, Model
 from prorec.tuning import PAPER_GRIDS
@@ -63,7 +63,7 @@ class Reproduction:
     trials : how many choices of parameters may be tried for a row, on each split
     n_seeds : how many splits
     models : those of Table 2, by name
-    quick : few epochs and levels, to see that all works
+    quick : on a small cinema, few epochs and levels, to see that all works
     progress : called with what is being done, how much of it is done, and how much there is
     """
 
@@ -78,25 +78,26 @@ class Reproduction:
         progress: Progress | None = None,
     ) -> None:
         self._folder, self._trials, self._n_seeds, self._progress = folder, trials, n_seeds, progress
-        self._quick = quick
+        self._quick, self._store = quick, Store(folder)
         self._models = {name: _hurried(model) if quick else model for name, model in models.items()}
 
     def section(self, name: str, dataset: str) -> str:
         """One result in Markdown; its figure, if it has one, lies in the folder `figures`."""
         if name == "datasets":
-            return pages.datasets_page(_loaded())
-        clicks = load_dataset(dataset)
+            return pages.datasets_page(*_loaded(download=not self._quick))
+        clicks = make_cinema(300, 250).interactions if self._quick else load_dataset(dataset)
         made: Mapping[str, Callable[[Interactions, str], str]] = {
             "overall": self._overall,
             "noise": self._noise,
             "ablation": self._ablation,
             "case": self._case,
         }
-        return made[name](clicks, dataset) if name in made else self._curve(clicks, dataset, name)
+        page = made[name](clicks, dataset) if name in made else self._curve(clicks, dataset, name)
+        return f"{HOW.get(name, HOW_CURVES)}\n\n{page}"
 
-    def everything(self) -> str:
-        """All results on one page."""
-        parts = [_introduction(self._trials, self._n_seeds)]
+    def everything(self, command: str) -> str:
+        """All results on one page, made by a command."""
+        parts = [introduction(command, self._trials, self._n_seeds, quick=self._quick)]
         for name, title in TITLES.items():
             parts.append(f"## {title}\n")
             datasets = ("cinema",) if self._quick else _PAPERS_DATA.get(name, ("amusic",))
@@ -105,16 +106,14 @@ class Reproduction:
                     parts.append(f"### {dataset}\n")
                 parts.append(self.section(name, dataset))
             if name == "overall" and not self._quick:
-                parts.append(_NO_YAHOO)
-        machines = Runs(self._folder / "runs").machines()
+                parts.append(NO_YAHOO)
         parts.append("## What this was run on\n")
-        parts.extend(
-            f"- {machine}: {count:,} fits that were judged on a test part" for machine, count in machines.items()
-        )
+        machines = self._store.runs.machines.most_common()
+        parts.extend(f"- {machine}: {count:,} of the fits that were judged" for machine, count in machines)
         return "\n".join([*parts, ""])
 
     def _protocol(self, clicks: Interactions, dataset: str) -> Protocol:
-        return Protocol(clicks, dataset, self._folder, trials=self._trials, n_seeds=self._n_seeds)
+        return Protocol(clicks, dataset, self._store, trials=self._trials, n_seeds=self._n_seeds)
 
     def _overall(self, clicks: Interactions, dataset: str) -> str:
         rows = rows_of(self._models)
@@ -128,7 +127,7 @@ class Reproduction:
         results = noise_experiment(
             clicks,
             dataset,
-            self._folder,
+            self._store,
             NCE(),
             trials=self._trials,
             n_seeds=self._n_seeds,
@@ -150,6 +149,10 @@ class Reproduction:
 
     def _case(self, clicks: Interactions, dataset: str) -> str:
         """With the parameters chosen on the first split."""
+        if clicks.item_categories is None:
+            raise InputError(
+                f"the case study needs items with categories, such as films with genres; {dataset} has none"
+            )
         protocol = self._protocol(clicks, dataset)
         row = Row("NCE", NCE(), PAPER_GRIDS["NCE"])
         (plain, _), (denoiser, _) = (protocol.tuned(each, 0) for each in (row, denoised(row)))
@@ -185,61 +188,15 @@ def _hurried(model: Model) -> Model:
     return replace(model, epochs=3) if hasattr(model, "epochs") else model  # type: ignore[type-var]
 
 
-def _loaded() -> dict[str, Interactions]:
-    loaded = {}
+def _loaded(*, download: bool) -> tuple[dict[str, Interactions], dict[str, str]]:
+    """The paper's data sets that are to be had, and what is in the way of the others."""
+    loaded, missing = {}, {}
     for name in TABLE_1:
+        if not download and present(DATASETS[name]) is None:
+            missing[name] = "not downloaded"
+            continue
         try:
             loaded[name] = load_dataset(name)
-        except DownloadError:
-            continue  # the page says why it is not there
-    return loaded
-
-
-_NO_YAHOO = """### yahoo-r1
-
-Empty: Yahoo! R1 may not be redistributed, so there is nothing to run this on.
-"""
-
-
-def _introduction(trials: int, n_seeds: int) -> str:
-    return f"""# The paper, reproduced
-
-Every table and figure of "Partial Relaxed Optimal Transport for Denoised Recommendation", made again by one command:
-
-```
-prorec reproduce all --out results/
-```
-
-prorec {__version__}{_commit()}. This page is what that command wrote, word for word.
-
-**How.** Of each user's interactions 50% train, 20% validate, 30% test, at random; {n_seeds} splits. On each split,
-every row, baselines included, chooses its parameters on the validation part, by NDCG@50: from the paper's grids, one
-parameter after the other, from the defaults on or from what was chosen for the row it is made from, {trials} trials at
-most. It then learns from the 70% and is judged once by the 30%. NDCG, MAP and Recall are the paper's (NDCG's ideal over
-all test items, MAP the mean of precision at 1 to 5). ± is half a 95% interval over splits; percentages are of the mean
-of the model without ProRec; * is p < .01 in a paired t-test over the users of all splits, in either direction, not
-corrected for the number of tests.
-
-The paper's figures are close to what comes out when only the 50% are learned from, so levels differ: compare gains.
-
-**Controls.** Relabelling also makes all weights smaller, which by itself is a stronger regulariser. So each row with
-ProRec has four rivals with the same parameters: all weights as large as ProRec's mean, ProRec's weights shuffled among
-the interactions, ProRec's weights given to the most popular items first, and no weights but twice the regulariser. A
-gain that a control has too is not denoising.
-"""
-
-
-def _commit() -> str:
-    """The commit of the code, where it is in a repository."""
-    here = Path(__file__).parent
-    try:
-        found = subprocess.run(
-            ["git", "-C", str(here), "rev-parse", "--short", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return f", commit {found.stdout.strip()}"
+        except DownloadError as error:
+            missing[name] = " ".join(str(error).split())
+    return loaded, missing

@@ -7,12 +7,12 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from prorec import __version__
 from prorec._digest import digest
 from prorec._threads import CORES
 from prorec.data._files import naming, replacing
@@ -30,41 +30,62 @@ class Runs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.machines: Counter[str] = Counter()
+        """On what the results that were asked for were made, and how many of them."""
         with naming(folder):
             folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, of: Mapping[str, Any], work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """What `work` answers for this configuration, or has answered before.
 
-        The configuration must say everything that the answer depends on; the version of prorec is part of it anyway.
+        The configuration must say everything that the answer depends on; prorec's own code is part of it anyway.
         """
-        about = json.dumps({"version": __version__, **of}, sort_keys=True, default=plain)
+        about = json.dumps({"code": code(), **of}, sort_keys=True, default=plain)
         path = self.folder / f"{digest(np.frombuffer(about.encode(), dtype=np.uint8))}.json"
+        if not path.exists():
+            record = {"of": json.loads(about), "machine": machine(), "result": dict(work())}
+            with naming(path), replacing(path) as temporary:
+                temporary.write_text(json.dumps(record, default=plain) + "\n", encoding="utf-8")
         with naming(path):
-            if path.exists():
-                return dict(_read(path, "result"))
-            result = dict(work())
-            record = {"of": json.loads(about), "machine": machine(), "result": result}
-            with replacing(path) as temporary:
-                temporary.write_text(json.dumps(record, default=plain) + "\n")
-        return result
-
-    def machines(self) -> dict[str, int]:
-        """What all that is kept was run on, and how much of it on each."""
-        counts: Counter[str] = Counter()
-        for path in sorted(self.folder.glob("*.json")):
-            with naming(path):
-                counts[_read(path, "machine")] += 1
-        return dict(counts.most_common())
+            record = _read(path)
+        self.machines[record["machine"]] += 1
+        return dict(record["result"])
 
 
-def _read(path: Path, what: str) -> Any:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text())[what]
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return {name: record[name] for name in ("machine", "result")}
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"not a result of a run; remove it to run that again ({error})") from None
 
 
+class Store:
+    """All that experiments keep in a folder: what was judged, finalists that were tried again, and trials.
+
+    Parameters
+    ----------
+    folder : where
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.runs, self.tried_again = Runs(folder / "runs"), Runs(folder / "tried-again")
+        self.trials = folder / "tuning" / code()
+
+
+@cache
+def code() -> str:
+    """What tells this code from another: all of the package but the command line and the experiments.
+
+    What those do is in the configuration.
+    """
+    root = Path(__file__).parent.parent
+    others = (root / "cli", root / "experiments")
+    files = [path for path in sorted(root.rglob("*.py")) if not any(path.is_relative_to(each) for each in others)]
+    return digest(*(np.frombuffer(path.read_bytes(), dtype=np.uint8) for path in files))
+
+
+@cache
 def machine() -> str:
     """What a run is made on: processor, cores, and the GPU if PyTorch is in use and has one."""
     name = platform.processor() or platform.machine()
