@@ -60,19 +60,20 @@ def noise_figure(results: Mapping[tuple[Kind, float], AtLevel], dataset: str, mo
                 _line(top, noisy, values, label, colour)
             top.axhline(0.9, color=_PAPER, linestyle=":", label="the paper: around 90% of the noise")
             top.set(title=f"{kind} noise", ylim=(0, 1.02))
-            for name, label, colour in (
-                ("plain", model, _PLAIN),
-                ("denoised", f"{model} + ProRec", _DENOISED),
-                ("ceiling", f"{model}, noise taken out", _CEILING),
+            for name, label, colour, aside in (
+                ("plain", model, _PLAIN, 0.0),
+                ("denoised", f"{model} + ProRec", _DENOISED, 0.002),
+                ("ceiling", f"{model}, noise taken out", _CEILING, -0.002),
             ):
                 values = [getattr(results[kind, level], name).per_user["recall@5"].mean(axis=1) for level in levels]
-                _line(bottom, levels, values, label, colour)
+                _line(bottom, np.array(levels) + aside, values, label, colour)  # so that bars don't hide each other
             if kind == "uniform" and dataset == "ml-100k":
                 bottom.plot(0.2, NOISE_20["NCE"], "o", mfc="none", mew=2, color=_PLAIN, label="the paper, NCE")
                 bottom.plot(
                     0.2, NOISE_20["NCE + ProRec"], "s", mfc="none", mew=2, color=_DENOISED, label="the paper, + ProRec"
                 )
-            bottom.set(xlabel="false clicks per true click", xticks=levels)
+            bottom.set_xticks(levels, [f"{level:.0%}" for level in levels])
+            bottom.set_xlabel("false clicks, in % of the true ones")
         axes[0, 0].set_ylabel("share below the threshold")
         axes[1, 0].set_ylabel("Recall@5")
         for axis in axes[:, 0]:
@@ -119,7 +120,8 @@ def case_figure(case: Case) -> Figure:
         figure = Figure(figsize=(16, 0.55 * len(case.shown) + 1.2), layout="constrained")
         axes = figure.subplots(1, 2)
         colours = matplotlib.colormaps["Blues_r"]
-        low, high = float(case.weights.min()), float(case.weights.max())
+        weights = case.weights[np.concatenate([case.places(user) for user in case.shown])]
+        low, high = float(weights.min()), float(weights.max())
         for axis, is_after in zip(axes, (False, True), strict=True):
             for row, user in enumerate(case.shown):
                 places = np.sort(case.places(user))
@@ -128,7 +130,7 @@ def case_figure(case: Case) -> Figure:
                     face = colours(0.25 + 0.7 * share) if is_after else "#dbe7f3"
                     axis.add_patch(matplotlib.patches.Rectangle((column, row), 0.94, 0.9, facecolor=face))
                     name = str(clicks.items[clicks.matrix.indices[place]])
-                    ink = "white" if is_after and share < 0.45 else "black"
+                    ink = "white" if is_after and share < 0.35 else "black"
                     axis.text(column + 0.47, row + 0.47, name, ha="center", va="center", fontsize=8, color=ink)
             axis.set(xlim=(0, width), ylim=(len(case.shown), 0), xticks=[])
             axis.set_yticks(np.arange(len(case.shown)) + 0.45, [f"user {clicks.users[user]}" for user in case.shown])
