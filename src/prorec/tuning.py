@@ -36,13 +36,17 @@ _DEEP = {
 }
 PAPER_GRIDS: Mapping[str, Grid] = MappingProxyType(
     {
-        "SVD": {"rank": (50, 100, 200)},
+        "SVD": {"rank": (20, 50, 100, 200)},
         "NCE": {
-            "rank": (50, 100, 200),
+            "rank": (20, 50, 100, 200),
             "regularization": (300.0, 1000.0, 3000.0, 10000.0, 30000.0),
             "popularity_power": (0.9, 1.0, 1.1, 1.2),
         },
-        "WRMF": {"rank": (50, 100, 200), "alpha": (1.0, 10.0, 100.0), "regularization": (1.0, 10.0, 100.0, 1000.0)},
+        "WRMF": {
+            "rank": (20, 50, 100, 200),
+            "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
+            "regularization": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
+        },
         "EASE": {"regularization": (10.0, 50.0, 100.0, 250.0, 500.0, 1000.0)},
         "CDAE": _DEEP,
         "VAE": _DEEP,
@@ -56,7 +60,8 @@ PAPER_GRIDS: Mapping[str, Grid] = MappingProxyType(
 )
 """What is tried by default, by model: ProRec's λ, γ and β, and learning rate, ζ and batch size of the deep models, as
 in the paper's implementation details; ranks and regularisation of the others, which the paper leaves to the original
-papers, around what is published for them."""
+papers, around what is published for them, in steps of three: with steps of ten, a model that is regularised too little
+gains by anything that makes its weights smaller."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
