@@ -47,7 +47,7 @@ other, until no change of one helps, {trials} trials at most; the best three are
 of the 70%. The best on average then learns from the 70% and is judged once by the 30%. A row that is made from
 another begins with what was chosen for that one, so it has had that one's trials too.
 
-The grids are the paper's, where it has them (deep models: learning rate, ζ, batch size; 100 epochs); β is 20, as in
+The grids are the paper's, where it has them (deep models: learning rate, ζ, batch size; 50 epochs); β is 20, as in
 the paper. Its γ of .05 to .175 is for scores of about 1: here it is .5 to 1.75 times a γ that goes with the scores. For
 SVD, NCE and WRMF it names none: ranks are 20 to 200, regularisers and α go in steps of three. With steps of ten, a
 model that is regularised too little gains by anything that makes its weights smaller.

@@ -21,9 +21,9 @@ from prorec.tuning import PAPER_GRIDS, Grid
 MODELS: Mapping[str, Model] = {
     "SVD": SVD(),
     "NCE": NCE(),
-    "CDAE": CDAE(device="auto"),
+    "CDAE": CDAE(device="auto", epochs=50),
     "WRMF": WRMF(),
-    "VAE": VAE(hidden=None, device="auto"),
+    "VAE": VAE(hidden=None, device="auto", epochs=50),
 }
 DENOISER_GRID: Grid = {
     "lam": (0.25, 0.5, 0.75),
