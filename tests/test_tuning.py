@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import prorec
 from prorec import InputError
-from prorec.models import EASE, NCE, SVD, Model, Popularity
+from prorec.models import EASE, NCE, SVD, Model, Popularity, svd
 from prorec.tuning import PAPER_GRIDS
 from tests.models.test_all import clicks
 
@@ -173,3 +174,38 @@ def test_parameters_that_are_no_numbers_are_kept(tmp_path: Path) -> None:
     assert first.best == again.best
     assert [trial["parameters"] for trial in again.trials] == [{"threshold": each} for each in grid["threshold"]]
     assert first.trials == again.trials  # seconds and all
+
+
+def test_trials_share_decompositions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for each rank, whatever the ridge; and nothing is different for it."""
+    done = []
+    decomposed = svd._decomposed
+
+    def counted(matrix: csr_array, rank: int, seed: int) -> svd.Decomposition:
+        done.append(rank)
+        return decomposed(matrix, rank, seed)
+
+    monkeypatch.setattr(svd, "_decomposed", counted)
+    grid = {"rank": [2, 5], "regularization": [0.1, 10.0, 1000.0]}
+    result = prorec.tune(NCE(), PARTS.train, PARTS.valid, grid, metric="ndcg@5")
+    assert done == [2, 5]
+    for trial in result.trials:
+        alone = NCE(**trial["parameters"]).fit(PARTS.train)  # outside of tuning nothing is shared
+        assert trial["value"] == prorec.evaluate(alone, PARTS.valid, k=5).mean["ndcg@5"]
+    assert len(done) == 2 + 6
+
+
+def test_what_is_shared_is_bounded_and_safe_to_change() -> None:
+    matrix = PARTS.train.matrix
+    with svd.sharing_decompositions():
+        values, vectors = svd.leading_right_vectors(matrix, 3, 0)
+        vectors[:] = 7
+        again, same = svd.leading_right_vectors(matrix, 3, 0)
+        np.testing.assert_array_equal(again, values)
+        np.testing.assert_array_equal(same, svd._decomposed(matrix, 3, 0)[1])
+        for seed in range(20):
+            svd.leading_right_vectors(matrix, 2, seed)
+        shared = svd._shared.get()
+        assert shared is not None
+        assert len(shared) == 8
+    assert svd._shared.get() is None

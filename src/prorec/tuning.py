@@ -24,6 +24,7 @@ from prorec.evaluation.metrics import Family
 from prorec.interactions import Interactions
 from prorec.models.model import Model
 from prorec.models.storage import plain
+from prorec.models.svd import sharing_decompositions
 
 Grid = Mapping[str, Sequence[Any]]
 Search = Literal["grid", "coordinate", "random", "tpe"]
@@ -145,7 +146,7 @@ def tune(
         return -np.inf if value is None else float(value)
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, disable=not show_progress) as bar:
+    with sharing_decompositions(), Progress(*columns, disable=not show_progress) as bar:
         task = bar.add_task("tuning", total=n_trials)
         best = -np.inf
         for value in _search(model, grid, search, n_trials, seed, run):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
+from prorec._digest import digest
 from prorec._parallel import one_blas_thread
 from prorec._random import generator
 from prorec.errors import whole
@@ -19,6 +23,10 @@ from prorec.models.storage import Arrays
 _BLOCKS = 5
 _EXTRA = 8  # directions beyond the rank that are iterated with
 _LARGEST_EXACT = 6000  # rows, whose products with each other take 288 MB
+
+Decomposition = tuple[NDArray[np.float64], NDArray[np.float32]]
+_MOST_SHARED = 8
+_shared: ContextVar[dict[tuple[str, int, int], Decomposition] | None] = ContextVar("decompositions", default=None)
 
 
 @dataclass
@@ -42,7 +50,33 @@ class SVD(Model):
         return times(matrix, self._fitted()["items"])
 
 
-def leading_right_vectors(matrix: csr_array, rank: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+@contextmanager
+def sharing_decompositions() -> Iterator[None]:
+    """Within this, the last few matrices that were decomposed are not decomposed again.
+
+    Trials of tuning often differ in what comes after the decomposition, which takes most of the time.
+    """
+    token = _shared.set({})
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
+def leading_right_vectors(matrix: csr_array, rank: int, seed: int) -> Decomposition:
+    """The largest singular values of a sparse matrix, and their right singular vectors as columns (`_decomposed`)."""
+    shared = _shared.get()
+    if shared is None:
+        return _decomposed(matrix, rank, seed)
+    key = digest(np.array(matrix.shape), matrix.indptr, matrix.indices, matrix.data), rank, seed
+    found = shared.pop(key, None) or _decomposed(matrix, rank, seed)
+    shared[key] = found  # the last, because it was used last
+    if len(shared) > _MOST_SHARED:
+        del shared[next(iter(shared))]
+    return found[0].copy(), found[1].copy()
+
+
+def _decomposed(matrix: csr_array, rank: int, seed: int) -> Decomposition:
     """The largest singular values of a sparse matrix, and their right singular vectors as columns.
 
     By a block Krylov space of XᵀX from a random start (Musco and Musco 2015): the best vectors in the span of Q, XᵀXQ,
