@@ -130,7 +130,7 @@ def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
         ("[denoise]\nmodle = 'nce'\n", "prorec denoise has no option called 'modle'; did you mean 'model'?"),
         ("[train]\nmodel = 'nce'\n", "there is no table [denoise] in it"),
         ("model = ", "not TOML that can be read"),
-        ("[denoise]\ngamma = [1, 2]\n", "gamma must be a number above 0, or auto; got"),
+        ("[denoise]\ngamma = [1, 2]\n", "gamma must be a number above 0, auto, or like '0.5 auto'; got"),
         ("[denoise]\nrounds = true\n", "rounds cannot be True"),
         ("[denoise]\ndrop = 1\n", "drop cannot be 1"),
     ):
@@ -162,7 +162,7 @@ def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
         (("clicks.csv", "-p", "rank=5000"), "rank must be a whole number from 1 to the smaller side of the matrix"),
         (("clicks.csv", "--lam", "2"), "lam must be a finite number from 0 to 1; got 2.0"),
         (("clicks.csv", "--gamma", "-1"), "gamma must be above 0, or 'auto'"),
-        (("clicks.csv", "--gamma", "wide"), "gamma must be a number above 0, or auto; got 'wide'"),
+        (("clicks.csv", "--gamma", "wide"), "gamma must be a number above 0, auto, or like '0.5 auto'; got 'wide'"),
         (("clicks.csv", "--beta", "nan"), "beta must be a finite number"),
         (("clicks.csv", "--rounds", "0"), "rounds must be a whole number of at least 1; got 0"),
         (("clicks.csv", "--threshold", "high"), "threshold must be personal, none or top(k)"),

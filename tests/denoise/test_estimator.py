@@ -505,7 +505,7 @@ def test_tuned_like_any_model() -> None:
         ({"threshold": "best"}, r"threshold must be 'personal', 'none' or top\(k\); got 'best'"),
         ({"threshold": 5}, r"threshold must be 'personal', 'none' or top\(k\); got 5"),
         ({"gamma": 0}, "gamma must be above 0, or 'auto'; got 0"),
-        ({"gamma": "large"}, "gamma must be one of 'auto', got 'large'"),
+        ({"gamma": "large"}, "gamma must be a number above 0, 'auto', or like '0.5 auto'; got 'large'"),
         ({"gamma": float("nan")}, "gamma must be a finite number; got nan"),
         ({"beta": -1}, "beta must be a finite number of at least 0; got -1"),
         ({"lam": 1.5}, "lam must be a finite number from 0 to 1; got 1.5"),
