@@ -15,8 +15,6 @@ from prorec.cli.streams import check_writable
 from prorec.data._files import naming, replacing
 from prorec.errors import InputError, one_of, whole
 
-_NAMES = ("datasets", "noise", "overall", "ablation", "lambda", "gamma", "beta", "zeta", "case", "all")
-
 
 def reproduce(
     name: Annotated[
@@ -44,9 +42,9 @@ def reproduce(
 ) -> None:
     """Make a result of the paper again, with the controls it lacks. What was run before is not run again."""
     from prorec.experiments.overall import MODELS
-    from prorec.experiments.reproduction import Reproduction, checked_models, usual_dataset
+    from prorec.experiments.reproduction import TITLES, Reproduction, checked_models, usual_dataset
 
-    one_of("name", name, _NAMES)
+    one_of("name", name, (*TITLES, "all"))
     if quick and (dataset is not None or trials is not None or seeds is not None):
         raise InputError("--quick is for the cinema, 2 trials and 2 splits: leave --dataset, --trials and --seeds out")
     if name in ("all", "datasets") and dataset is not None:
