@@ -14,6 +14,7 @@ from prorec.evaluation import compare, detection_metrics, evaluate, ranking_metr
 from prorec.factors import Factors
 from prorec.interactions import Interactions
 from prorec.models import load
+from prorec.noise import NoiseFinder
 from prorec.tuning import tune
 
 __version__ = "0.1.0"
@@ -25,6 +26,7 @@ __all__ = [
     "Factors",
     "InputError",
     "Interactions",
+    "NoiseFinder",
     "ProRec",
     "__version__",
     "compare",

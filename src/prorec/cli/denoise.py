@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -47,7 +48,11 @@ def denoise(
     anchored: options.Anchored = False,
     marginals: options.MarginalsName = "popularity",
     warm_start: options.WarmStart = False,
-    flag_share: Annotated[float, typer.Option(help="The share of interactions to flag, the most suspicious.")] = 0.05,
+    noise: options.NoiseSource = "plan",
+    flag_share: Annotated[float, typer.Option(help="With --noise plan: the share of interactions to flag.")] = 0.05,
+    fdr: Annotated[
+        float, typer.Option(help="With --noise cross-fit: the share of flags that may be wrong, between 0 and 1.")
+    ] = 0.1,
     drop: Annotated[bool, typer.Option("--drop", help="Write only the rows that are not flagged.")] = False,
     user_col: options.UserColumn = None,
     item_col: options.ItemColumn = None,
@@ -81,7 +86,9 @@ def denoise(
         anchored=anchored,
         marginals=marginals,
         warm_start=warm_start,
+        noise=noise,
         flag_share=flag_share,
+        fdr=fdr,
     )
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
@@ -211,6 +218,7 @@ def _summary(given: Log, denoiser: ProRec, out: str, written: int, seconds: floa
     known = denoiser.interactions_
     top = denoiser.noise_table(most=_SHOWN)
     last = denoiser.history_[-1]
+    cross_fitted = denoiser.finder_ if denoiser.noise != "plan" else None
     return {
         "rows": given.table.num_rows,
         "users": known.n_users,
@@ -227,6 +235,8 @@ def _summary(given: Log, denoiser: ProRec, out: str, written: int, seconds: floa
         "converged": denoiser.converged_,
         "mass_kept": last.mass_kept,
         "below_threshold": last.below_threshold,
+        "noise_share": None if cross_fitted is None else asdict(cross_fitted.noise_share_),
+        "fdr": denoiser.fdr if cross_fitted else None,
         "most_suspicious": top.select(["user", "item", "noise_probability", "weight"]).to_pylist(),
         "seconds": round(seconds, 2),
         "peak_memory_mb": _peak_memory(),
@@ -252,11 +262,22 @@ def _show(about: dict[str, Any], console: Console) -> None:
         highlight=False,
         markup=False,
     )
-    if about["flagged_rows"]:
+    noise = about["noise_share"]
+    if noise is not None:
         console.print(
-            f"{about['flagged_rows']:,} rows ({share:.1%}) are flagged, of {about['users_with_flags']:,} users: the "
-            "most suspicious, as a list to look at and not a verdict (--flag-share makes it longer or shorter). These "
-            "first:\n",
+            f"{noise['estimate']:.1%} of the interactions look like random draws ({noise['low']:.1%} to "
+            f"{noise['high']:.1%}).",
+            highlight=False,
+        )
+    if about["flagged_rows"]:
+        rule = (
+            "the most suspicious, as a list to look at and not a verdict (--flag-share makes it longer or shorter)"
+            if noise is None
+            else f"of these, about {about['fdr']:.0%} may be wrong (--fdr makes it more or fewer)"
+        )
+        console.print(
+            f"{about['flagged_rows']:,} rows ({share:.1%}) are flagged, of {about['users_with_flags']:,} users: {rule}."
+            " These first:\n",
             highlight=False,
         )
         table = Table("user", "item", "noise probability", box=None, pad_edge=False)
@@ -264,9 +285,18 @@ def _show(about: dict[str, Any], console: Console) -> None:
         for row in about["most_suspicious"]:
             table.add_row(Text(str(row["user"])), Text(str(row["item"])), f"{row['noise_probability']:.3f}")
         console.print(table)
-        console.print("\nThe probability is good for ordering rows; it is not calibrated.")
-    else:
+        if noise is None:
+            console.print("\nThe probability is good for ordering rows; it is not calibrated (--noise cross-fit is).")
+        else:
+            console.print()
+    elif noise is None:
         console.print("Nothing is flagged: there is too little to tell one row from another by.")
+    else:
+        console.print(
+            f"Nothing is flagged: of no group of rows is it known that at least {1 - about['fdr']:.0%} are noise. The "
+            "column noise_probability has what is known; a larger --fdr flags more.",
+            highlight=False,
+        )
     memory = f", with at most {about['peak_memory_mb']:,} MB of memory" if about["peak_memory_mb"] else ""
     where = "the stream" if about["out"] == "-" else about["out"]
     dropped = about["rows"] - about["rows_written"]

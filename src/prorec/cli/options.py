@@ -90,6 +90,9 @@ Rounds = Annotated[int, typer.Option(help="How often to relabel and learn again,
 Anchored = Annotated[bool, typer.Option("--anchored", help="Relabel the weights of the beginning in every round.")]
 MarginalsName = Annotated[str, typer.Option("--marginals", help="popularity or uniform.")]
 WarmStart = Annotated[bool, typer.Option("--warm-start", help="Start each fit from the last, where the model can.")]
+NoiseSource = Annotated[
+    str, typer.Option("--noise", help="Where probabilities come from: plan, or cross-fit (calibrated, takes longer).")
+]
 
 
 def threshold_of(text: str) -> Threshold:
@@ -140,7 +143,9 @@ def denoiser_of(
     anchored: bool,
     marginals: str,
     warm_start: bool,
+    noise: str,
     flag_share: float = 0.05,
+    fdr: float = 0.1,
 ) -> ProRec:
     """The denoiser that was asked for; what is wrong with it is said before any work."""
     denoiser = ProRec(
@@ -154,7 +159,9 @@ def denoiser_of(
         anchored=anchored,
         marginals=marginals,  # type: ignore[arg-type]
         warm_start=warm_start,
+        noise=noise,
         flag_share=flag_share,
+        fdr=fdr,
     )
     denoiser.check_settings()
     return denoiser

@@ -23,7 +23,7 @@ from prorec.errors import InputError, whole
 from prorec.models.model import Model, load
 from prorec.models.named import named, parsed, sized
 
-_OF_DENOISING = "transport threshold gamma beta lam rounds anchored marginals warm_start".split()
+_OF_DENOISING = "transport threshold gamma beta lam rounds anchored marginals warm_start noise".split()
 
 
 def train(
@@ -42,6 +42,7 @@ def train(
     anchored: options.Anchored = False,
     marginals: options.MarginalsName = "popularity",
     warm_start: options.WarmStart = False,
+    noise: options.NoiseSource = "plan",
     user_col: options.UserColumn = None,
     item_col: options.ItemColumn = None,
     weight_col: options.WeightColumn = None,
@@ -70,6 +71,7 @@ def train(
             anchored=anchored,
             marginals=marginals,
             warm_start=warm_start,
+            noise=noise,
         )
     else:
         for option in _OF_DENOISING:

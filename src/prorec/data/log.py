@@ -45,7 +45,7 @@ class Log:
         """The name of the column that weights were taken from."""
         return str(self.table.column_names[self.roles["weight"]]) if "weight" in self.roles else None
 
-    def with_columns(self, values: Mapping[str, NDArray[Any]]) -> pa.Table:
+    def with_columns(self, values: Mapping[str, NDArray[Any] | pa.Array]) -> pa.Table:
         """The rows as they came, with a value for each interaction beside every row of it.
 
         A column that has the name of a new one stays; the new one is then called `prorec_` and its name.
@@ -57,7 +57,7 @@ class Log:
             own = f"prorec_{name}" if name in taken else name
             if own in taken:
                 raise InputError(f"the log has columns called {name!r} and {own!r} already: rename one of them")
-            table = table.append_column(own, pa.array(of_pair[self.places]))
+            table = table.append_column(own, pa.array(of_pair).take(pa.array(self.places)))
         return table
 
     def typed(self, table: pa.Table) -> pa.Table:

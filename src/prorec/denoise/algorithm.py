@@ -44,8 +44,9 @@ class Run:
         known: Interactions,
         folder: str | Path | None,
         progress: Progress,
+        trusted: NDArray[np.float32] | None = None,
     ) -> None:
-        self.given, self.known, self.progress = given, known, progress
+        self.given, self.known, self.progress, self.trusted = given, known, progress, trusted
         self.fresh = model
         self.model: Model | None = None
         self.weights: NDArray[np.float32] = known.matrix.data
@@ -107,7 +108,14 @@ class Run:
         del plan
         original = matrix if given.anchored else None
         present = like(matrix, before)
-        self.weights = transport.relabel(present, self.matching, given.beta, given.lam, original).data
+        if self.trusted is None:
+            self.weights = transport.relabel(present, self.matching, given.beta, given.lam, original).data
+        else:
+            label = self.trusted
+            if given.weights == "both":
+                label = label * transport.labels(self.matching, given.beta)
+            anchor = before if original is None else original.data
+            self.weights = np.asarray(given.lam * before + (1 - given.lam) * label * anchor, dtype=np.float32)
         seconds = time.perf_counter() - begin
         active = self.known.activity > 0
         self.now = Round(
@@ -177,7 +185,7 @@ def _identity(given: ProRec, model: Model, known: Interactions) -> str:
     from prorec import __version__
 
     # What is only looked at after the fit, or changes nothing but the pace, may be another.
-    apart = ("model", "flag_share", "memory")
+    apart = ("model", "flag_share", "fdr", "memory")
     settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name not in apart}
     inner = getattr(model, "model", None)
     about = model.parameters() if inner is None else _described(inner)

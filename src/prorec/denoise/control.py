@@ -36,7 +36,7 @@ class _Reweighted(ProRec):
         changed = self.change(self.weights_.data, known)
         model: Any = replace(wrap(self.model))  # type: ignore[type-var]
         fitted = model.fit(known.with_weights(changed)) if refit else None
-        self._take(known, fitted, changed, self.matching_, self.history_, self.converged_)
+        self._take(known, fitted, changed, self.matching_, self.history_, self.converged_, self._found)
         return self
 
 

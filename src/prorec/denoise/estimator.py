@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from prorec.models.base import Recommendations
 from prorec.models.model import Model, as_interactions, kind_of
 from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
+from prorec.noise.finder import NoiseFinder
+from prorec.noise.flags import check_fdr, flagged
 from prorec.transport.blocks import MEMORY, check_memory, check_progress
 from prorec.transport.emd import check_size
 from prorec.transport.thresholds import Matching, Threshold, Top, as_k
@@ -86,8 +88,17 @@ class ProRec(Model):
     """How much mass each user sends and each item receives."""
     warm_start: bool = False
     """Whether the model starts from the last round's, where it learns in steps (WRMF, CDAE, VAE)."""
+    noise: Any = "plan"
+    """Where `noise_probability_` comes from: `plan`, from the model and the plan that weights come from, which orders
+    clicks and costs nothing; `cross-fit`, or a `prorec.NoiseFinder`, from models that have not seen the click, which is
+    calibrated and costs a fit of each for every fold."""
+    weights: Literal["plan", "probability", "both"] = "plan"
+    """What clicks are relabelled by: the plan's r; 1 − the noise probability, if that is cross-fitted; or both, r times
+    that."""
     flag_share: float = 0.05
-    """The share of interactions to flag, the most suspicious."""
+    """The share of interactions to flag, the most suspicious, where the probability is the plan's."""
+    fdr: float = 0.1
+    """The share of flags that may be wrong, where the probability is cross-fitted."""
     memory: float = MEMORY
     """How many bytes of blocks of users × items may be in memory at once."""
 
@@ -117,10 +128,20 @@ class ProRec(Model):
         self._check_parameters(known.matrix.shape)
         self._check(known, model)
         check_progress(progress)
-        run = Run(self, model, known, checkpoint, progress or (lambda *_: None))
+        finder = self._finder()
+        if finder is not None:
+            finder.fit(known, progress=progress)
+        trusted = 1 - finder.noise_probability_ if finder is not None and self.weights != "plan" else None
+        run = Run(self, model, known, checkpoint, progress or (lambda *_: None), trusted)
         run.go(refit=refit)
-        self._take(known, run.model, run.weights, run.matching, run.history, run.converged)
+        self._take(known, run.model, run.weights, run.matching, run.history, run.converged, finder)
         return self
+
+    def _finder(self) -> NoiseFinder | None:
+        """What is to find the noise, if that is not the plan."""
+        if isinstance(self.noise, NoiseFinder):
+            return replace(self.noise)
+        return NoiseFinder(memory=self.memory) if self.noise == "cross-fit" else None
 
     def _take(
         self,
@@ -130,11 +151,13 @@ class ProRec(Model):
         matching: Matching,
         history: list[Round],
         converged: bool,
+        finder: NoiseFinder | None,
     ) -> None:
         self.interactions_, self._model = known, model
         self.matching_, self.history_, self.converged_ = matching, history, converged
         self.weights_ = like(known.matrix, weights)
         self.learned_ = kept(weights, matching)
+        self._found = finder
 
     def check_settings(self) -> None:
         """Refuse parameters that make no sense, whatever the data."""
@@ -147,6 +170,15 @@ class ProRec(Model):
         whole("rounds", self.rounds, 1)
         number("tolerance", self.tolerance, 0)
         number("flag_share", self.flag_share, 0, 1)
+        check_fdr(self.fdr)
+        if not isinstance(self.noise, NoiseFinder):
+            if self.noise not in ("plan", "cross-fit"):
+                raise InputError(f"noise must be 'plan', 'cross-fit' or a NoiseFinder; got {shown(self.noise)}")
+        else:
+            self.noise.check_settings()
+        one_of("weights", self.weights, ("plan", "probability", "both"))
+        if self.weights != "plan" and self.noise == "plan":
+            raise InputError(f"weights={self.weights!r} needs probabilities that mean something: noise='cross-fit'")
         for name in ("anchored", "warm_start"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} must be True or False; got {shown(getattr(self, name))}")
@@ -193,36 +225,51 @@ class ProRec(Model):
         return float(self.history_[-1].gamma)
 
     @property
-    def noise_probability_(self) -> NDArray[np.float32]:
-        """For each interaction, in the order of `interactions_.matrix.data`: ε/N / (ε/N + (1 − ε)·ρ), with N items.
+    def finder_(self) -> NoiseFinder:
+        """What found the noise, where that was cross-fitted: has `noise_share_`, `percentile_`, `basis_` and `flag`."""
+        self._fitted()
+        if self._found is None:
+            raise InputError("noise was not looked for by cross-fitting: that needs noise='cross-fit'")
+        return self._found
 
-        If one click in ten (ε = .1) were drawn at random from all items and the others from their user's row of the
-        plan, this would be the probability that a click with share ρ was one of the former. It orders clicks; it is not
-        calibrated: nobody knows ε, and the plan comes from a model that has seen the clicks and knows some by heart.
+    @property
+    def noise_probability_(self) -> NDArray[np.float32]:
+        """For each interaction, in the order of `interactions_.matrix.data`, the probability that it is noise.
+
+        If cross-fitted, that is `prorec.NoiseFinder`'s. Otherwise it is ε/N / (ε/N + (1 − ε)·ρ), with N items: if one
+        click in ten (ε = .1) were drawn at random from all items and the others from their user's row of the plan, the
+        probability that a click with share ρ was one of the former. That orders clicks; it is not calibrated: nobody
+        knows ε, and the plan comes from a model that has seen the clicks and knows some by heart.
         """
         self._fitted()
+        if self._found is not None:
+            return self._found.noise_probability_
         shares = self.matching_.shares.astype(np.float64)
         odds = (1 - _AT_RANDOM) / _AT_RANDOM * self.interactions_.n_items * shares
         return np.asarray(1 / (1 + odds), dtype=np.float32)
 
     @property
     def flagged_(self) -> NDArray[np.bool_]:
-        """For each interaction, whether it is among the `flag_share` with the largest noise probability.
+        """For each interaction, whether it is among those with the largest noise probability.
 
-        In the order of `interactions_.matrix.data`, which is not that of your log: see `annotate`. Equals are not told
-        apart: rather all of them are left alone.
+        By `fdr` where the probability is cross-fitted, and the share `flag_share` where it is the plan's. In the order
+        of `interactions_.matrix.data`, which is not that of your log: see `annotate`. Equals are not told apart: rather
+        all of them are left alone.
         """
-        suspicion = self.noise_probability_
-        most = int(number("flag_share", self.flag_share, 0, 1) * len(suspicion))
-        if most >= len(suspicion):
-            return np.ones(len(suspicion), dtype=bool)
-        next_one = len(suspicion) - 1 - most
-        return np.asarray(suspicion > np.partition(suspicion, next_one)[next_one])
+        self._fitted()
+        if self._found is not None:
+            return self._found.flag(fdr=self.fdr)
+        return flagged(self.noise_probability_, share=self.flag_share)
+
+    def score(self, interactions: Interactions, kind: TableKind = "pyarrow") -> Any:
+        """The noise probability of interactions that came later: see `prorec.NoiseFinder.score`."""
+        return self.finder_.score(interactions, kind)
 
     def noise_table(self, kind: TableKind = "pyarrow", *, most: int | None = None) -> Any:
         """One row per interaction, most suspicious first; only so many of them, if `most` says so.
 
-        Columns: user, item, name (if items have names), weight, noise_probability, flagged, share (ρ), threshold (ρ_κ).
+        Columns: user, item, name (if items have names), weight, noise_probability, flagged, share (ρ), threshold (ρ_κ);
+        and, where it is cross-fitted, percentile and basis.
         """
         self._fitted()
         return noise_table(self, kind, None if most is None else whole("most", most, 1))
@@ -276,6 +323,8 @@ class ProRec(Model):
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         if isinstance(self.threshold, Top):
             given["threshold"] = {"top": self.threshold.k}
+        if isinstance(self.noise, NoiseFinder):
+            given["noise"] = "finder"
         return given | {"model": {"kind": type(model).__name__, "parameters": model.parameters()}}
 
     def save(self, folder: str | Path) -> None:
@@ -286,6 +335,9 @@ class ProRec(Model):
             "converged": self.converged_,
         }
         arrays = self.learned_ | {f"model.{name}": array for name, array in model.learned_.items()}
+        if self._found is not None:
+            about["finder"] = self._found.parameters()
+            arrays |= {f"noise.{name}": array for name, array in self._found.learned_.items()}
         write_model(as_path(folder), type(self).__name__, about, arrays, self.interactions_)
 
     @classmethod
@@ -300,8 +352,12 @@ class ProRec(Model):
                 given["threshold"] = Top(given["threshold"]["top"])
             kind = kind_of(inner["kind"])
             weights, matching = restored(learned, interactions)
-            of_model = {name[6:]: array for name, array in learned.items() if name.startswith("model.")}
-            model = kind.restored(inner["parameters"], of_model, interactions.with_weights(weights))
+            model = kind.restored(inner["parameters"], _within(learned, "model"), interactions.with_weights(weights))
+            finder = None
+            if "finder" in given:
+                finder = NoiseFinder.restored(given.pop("finder"), _within(learned, "noise"), interactions)
+            if given["noise"] == "finder":
+                given["noise"] = replace(cast(NoiseFinder, finder))
             denoiser = cls(replace(model), **given)  # type: ignore[type-var]
             denoiser.check_settings()
             if not history:
@@ -310,5 +366,10 @@ class ProRec(Model):
             if isinstance(error, InputError):
                 raise
             raise InputError(f"the denoiser is incomplete or damaged: {error!r}") from None
-        denoiser._take(interactions, model, weights, matching, history, converged)
+        denoiser._take(interactions, model, weights, matching, history, converged, finder)
         return denoiser
+
+
+def _within(learned: Arrays, what: str) -> Arrays:
+    """The arrays of a part."""
+    return {name.partition(".")[2]: array for name, array in learned.items() if name.startswith(f"{what}.")}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from prorec._columns import ColumnRef, choose_columns
 from prorec._ids import ids_at
 from prorec._tables import TableKind, as_frame, as_kind
+from prorec.noise.finder import basis_names
 
 if TYPE_CHECKING:
     from prorec.denoise.estimator import ProRec
@@ -87,10 +88,14 @@ def _columns(denoiser: ProRec, places: NDArray[np.int64]) -> dict[str, Any]:
     columns: dict[str, Any] = {"user": ids_at(known.users, users), "item": ids_at(known.items, items)}
     if known.item_names is not None:
         columns["name"] = pa.array(known.item_names[items], pa.string())
-    return columns | {
+    columns |= {
         "weight": denoiser.weights_.data[places],
         "noise_probability": denoiser.noise_probability_[places],
         "flagged": denoiser.flagged_[places],
         "share": denoiser.matching_.shares[places],
         "threshold": denoiser.matching_.threshold[users],
     }
+    if denoiser._found is not None:
+        columns["percentile"] = denoiser._found.percentile_[places]
+        columns["basis"] = basis_names(denoiser._found.basis_[places])
+    return columns

@@ -1,0 +1,128 @@
+"""What a model says about pairs it has not seen: the plan value, and where that stands among the user's others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from prorec.denoise.gamma import automatic_gamma
+from prorec.factors import Factors
+from prorec.transport import Marginals, relaxed, sinkhorn
+from prorec.transport.blocks import Blocks, blocks_of
+from prorec.transport.plan import ScaledPlan
+from prorec.transport.scores import Rows, ScoreFunction, in_parts
+
+Transport = Literal["row", "relaxed", "sinkhorn"]
+
+
+class Pairs(NamedTuple):
+    """Users and items, by row and column number; in any order."""
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+
+
+class Evidence(NamedTuple):
+    """One value for each pair."""
+
+    values: NDArray[np.float32]
+    """log π, up to a constant for each user."""
+    percentiles: NDArray[np.float32]
+    """The share of the user's unobserved items with a larger value; equals count half."""
+
+
+def evidence(
+    scores: Factors | ScoreFunction, observed: csr_array, pairs: Pairs, train: csr_array, how: Transport, memory: float
+) -> Evidence:
+    """Where these pairs stand in a plan of these scores.
+
+    Parameters
+    ----------
+    scores : of a model that has seen none of the pairs
+    observed : all interactions; what is not among them is what a pair is held against
+    pairs : which ones
+    train : what the model has learned from
+    how : `row` is the plan that meets the users' marginal alone (Eq. 6), which orders a user's items as their scores
+        do; `relaxed` is the paper's (Eq. 7); or `sinkhorn`
+    memory : how many bytes of blocks may be in memory at once
+    """
+    blocks, added = _plan(scores, train, how, memory)
+    order = np.argsort(pairs.users, kind="stable")
+    begins = np.append(0, np.cumsum(np.bincount(pairs.users, minlength=observed.shape[0])))
+    items = pairs.items[order]
+    values, percentiles = np.empty(len(order), dtype=np.float32), np.empty(len(order), dtype=np.float32)
+
+    def work(rows: Rows, room: NDArray[np.float32]) -> None:
+        asked = rows[begins[rows + 1] > begins[rows]]
+        if not len(asked):
+            return
+        block = blocks.scores.single(asked, room)
+        parts = [asked] if block is not None else in_parts(asked)
+        for part in parts:
+            given = blocks.scores.double(part).astype(np.float32) if block is None else block
+            if added is not None:
+                given = given + added(part)
+            place_among_others(given, part, observed.indptr, observed.indices, begins, items, values, percentiles)
+
+    for _ in blocks.each(work):
+        pass
+    return Evidence(_put_back(values, order), _put_back(percentiles, order))
+
+
+def _plan(
+    scores: Factors | ScoreFunction, train: csr_array, how: Transport, memory: float
+) -> tuple[Blocks, Callable[[Rows], NDArray[np.float32]] | None]:
+    """Scores over γ in blocks, and what a plan adds to them."""
+    if how == "row":  # whatever γ is, it does not change the order, and neither does what belongs to the user
+        return blocks_of(scores, Marginals.uniform(*train.shape), 1.0, memory), None
+    gamma, marginals = automatic_gamma(scores, train), Marginals.popularity(train)
+    solve = relaxed if how == "relaxed" else sinkhorn
+    plan: ScaledPlan = solve(scores, marginals, gamma, memory=memory)
+    least = plan.item_potential[np.isfinite(plan.item_potential)].min(initial=0.0)
+    # An item that nobody has in the training part has no mass: it comes after those that have.
+    of_items = np.maximum(plan.item_potential, least - 1)
+
+    def added(rows: Rows) -> NDArray[np.float32]:
+        potential = np.maximum(of_items, plan.user_potential[rows, None])
+        return np.asarray(potential - potential.max(axis=1, keepdims=True), dtype=np.float32)
+
+    return plan.blocks, added
+
+
+def _put_back(values: NDArray[np.float32], order: NDArray[np.intp]) -> NDArray[np.float32]:
+    given = np.empty_like(values)
+    given[order] = values
+    return given
+
+
+@njit(cache=True, nogil=True)
+def place_among_others(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    block, rows, indptr, observed, begins, items, values, percentiles
+):
+    """Values of each row's pairs, and (a + e/2 + ½) / (n + 1), a and e of n other unobserved items above and equal."""
+    free = np.empty(block.shape[1], dtype=np.float32)
+    for place in range(len(rows)):
+        row, line, n, at = rows[place], block[place], 0, indptr[rows[place]]
+        end = indptr[row + 1]
+        for item in range(len(line)):
+            if at < end and observed[at] == item:
+                at += 1
+            else:
+                free[n] = line[item]
+                n += 1
+        others = free[:n]
+        for pair in range(begins[row], begins[row + 1]):
+            item = items[pair]
+            own, above, equal = line[item], 0, 0
+            for value in others:
+                above += value > own
+                equal += value == own
+            found = indptr[row] + np.searchsorted(observed[indptr[row] : end], item)
+            is_free = 0 if found < end and observed[found] == item else 1  # a control is not held against itself
+            values[pair] = own
+            percentiles[pair] = (above + 0.5 * (equal - is_free) + 0.5) / (n - is_free + 1)

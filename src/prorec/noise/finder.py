@@ -1,0 +1,517 @@
+"""Which clicks are noise: each is judged by models that have not seen it, and gets a probability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from prorec._ids import ids_at
+from prorec._random import generator
+from prorec._tables import TableKind, as_kind
+from prorec.denoise.algorithm import Progress
+from prorec.errors import InputError, number, one_of, whole
+from prorec.interactions import Interactions
+from prorec.models.model import Model, as_interactions, kind_of
+from prorec.models.named import sized
+from prorec.models.nce import NCE
+from prorec.models.storage import Arrays
+from prorec.models.svd import SVD
+from prorec.models.wrap import wrap
+from prorec.models.wrmf import WRMF
+from prorec.noise.controls import drawn
+from prorec.noise.evidence import Pairs, Transport, evidence
+from prorec.noise.flags import flagged
+from prorec.noise.folds import dealt, without
+from prorec.noise.probability import Calibration
+from prorec.noise.ratio import DensityRatio
+from prorec.noise.share import Noise, NoiseShare, Seen, noise_in
+from prorec.noise.standing import standing
+from prorec.transport.blocks import MEMORY, check_memory, check_progress
+
+_VOTERS: tuple[Model, ...] = (
+    WRMF(rank=10, alpha=10.0, regularization=30.0),
+    NCE(rank=20, regularization=10000.0),
+    SVD(rank=5),
+)
+"""Coarse models: what one user does has little say in them, which is what out-of-sample scores are better for."""
+_CONTROLS = 2  # for each click
+_LEARN_FROM = 300_000  # clicks
+_BASES = ("models", "popularity", "unknown item", "seen")
+_MODELS, _POPULARITY, _UNKNOWN, _SEEN = range(4)
+
+
+class _Judged(NamedTuple):
+    """What is known of some pairs by models that have not seen them."""
+
+    values: NDArray[np.float32]
+    """Models × pairs: log π."""
+    percentiles: NDArray[np.float32]
+    """Models × pairs: the share of the user's unobserved items that have more."""
+    popularity: NDArray[np.float32]
+    """How many others have the item, in the part that was learned from."""
+    is_alone: NDArray[np.bool_]
+    """Whether nothing else of the user was learned from."""
+
+    @classmethod
+    def empty(cls, n_models: int, n_pairs: int) -> Self:
+        """Room for so many; the models have no opinion yet."""
+        each = np.zeros((n_models, n_pairs), dtype=np.float32)
+        return cls(each, each + np.float32(0.5), np.empty(n_pairs, np.float32), np.zeros(n_pairs, dtype=bool))
+
+    @property
+    def vote(self) -> NDArray[np.float32]:
+        """The mean of the percentiles."""
+        return np.asarray(self.percentiles.mean(axis=0))
+
+
+class _Company(NamedTuple):
+    """Clicks that a pair is seen among: its user's and its item's."""
+
+    matrix: csr_array
+    """All of them."""
+    vote: NDArray[np.float32]
+    """Of each, in the order of `matrix.data`."""
+    popularity: NDArray[np.float32]
+    """Of each one's item, as it was judged."""
+
+    def features(
+        self, judged: _Judged, pairs: Pairs, apart: NDArray[np.int64] | None, activity: NDArray[np.float32]
+    ) -> NDArray[np.float64]:
+        """What tells clicks from controls, pairs × features; log(1 + popularity) is the last.
+
+        For each model, the log-odds of the percentile, and the plan value. Then, as log-odds of a share that has more:
+        where the item's popularity is among that of the user's other clicks, where the vote is among theirs, and where
+        the user's activity is among that of the item's others.
+
+        Parameters
+        ----------
+        judged : by models that have not seen them
+        pairs : the pairs
+        apart : for each, the number of a click that it is not held against; None where there is no such
+        activity : of each pair's user
+        """
+        nothing = np.full(len(pairs.users), np.nan, dtype=np.float32)
+        others = [
+            standing(own, self.matrix.indptr, pairs.users, asked, nothing if apart is None else own[apart])
+            for own, asked in ((self.popularity, judged.popularity), (self.vote, judged.vote))
+        ]
+        by_item = self.matrix.tocsc()
+        active = np.diff(self.matrix.indptr).astype(np.float32)[by_item.indices]
+        is_click = np.zeros(len(pairs.users), dtype=bool) if apart is None else np.arange(len(apart)) == apart
+        itself = np.where(is_click, activity, nothing)
+        others.append(standing(active, by_item.indptr, pairs.items, activity, itself))
+        percentiles = judged.percentiles.astype(np.float64)
+        odds = np.log(percentiles) - np.log1p(-percentiles)
+        return np.column_stack([*odds, *judged.values, *others, np.log1p(judged.popularity)])
+
+
+@dataclass
+class NoiseFinder:
+    """Finds clicks that might as well be random draws, by cross-fitting, and says how probable that is.
+
+    Interactions are dealt into folds. Each is judged by models that learned from the other folds: by the value of its
+    pair in a transport plan, and by the share of the user's unobserved items that have a larger one. The same is done
+    for controls, pairs drawn at random from what each user has not clicked on; and what tells clicks from controls is
+    learned. Where clicks are least distinguishable from controls, they tell how much noise there is (`share.py`); the
+    rest follows from Bayes' rule.
+
+    What comes out, for each interaction in the order of `interactions_.matrix.data`: `noise_probability_`,
+    `percentile_` (the mean over models), `basis_`; and `noise_share_`, `flag`, `table`, `score`.
+
+    >>> import prorec
+    >>> clicks = prorec.load_dataset("cinema")
+    >>> finder = NoiseFinder().fit(clicks)
+    >>> print(finder.noise_share_)
+    8.1% (6.3% to 9.6%)
+    """
+
+    models: Any = None
+    """Who votes: a model, or a list of them; any that `prorec.models.wrap` takes. By default, three coarse ones."""
+    _: KW_ONLY
+    folds: int = 10
+    """Each interaction is judged by models that learned from all folds but its own."""
+    transport: Transport = "row"
+    """The plan: `row` meets the users' marginal (Eq. 6), and orders items as their scores do; `relaxed` (Eq. 7) and
+    `sinkhorn` know of the items' as well. Popularity is taken into account anyway."""
+    seed: int = 0
+    """Of folds and controls."""
+    memory: float = MEMORY
+    """How many bytes of blocks of users × items may be in memory at once."""
+
+    # ── learning ────────────────────────────────────────────────────────────────────────────────────
+
+    def fit(self, interactions: Interactions | csr_array, *, progress: Progress | None = None) -> Self:
+        """Judge every interaction by models that have not seen it.
+
+        Parameters
+        ----------
+        interactions : interactions, or a sparse matrix of weights in [0, 1], users × items
+        progress : called with what is being done, how much of it is done, and how much there is
+        """
+        known = as_interactions(interactions)
+        check_progress(progress)
+        voters = self._voters(known)
+        rng = generator(self.seed)
+        matrix = known.matrix
+        fold_of = dealt(matrix, self.folds, rng)
+        learned_from = np.arange(len(known))
+        if len(known) > _LEARN_FROM:
+            learned_from = np.sort(rng.choice(len(known), _LEARN_FROM, replace=False))
+        asked = np.repeat(learned_from, _CONTROLS)
+        items, there = drawn(matrix, known.user_codes[asked], rng)
+        asked, items = asked[there], items[there]
+        if not len(asked):
+            raise InputError("every user has an interaction with every item: there is nothing to hold them against")
+        pairs = Pairs(
+            np.concatenate([known.user_codes, known.user_codes[asked]]).astype(np.int32),
+            np.concatenate([known.item_codes, items]).astype(np.int32),
+        )
+        judged = self._judged(known, voters, fold_of, np.append(fold_of, fold_of[asked]), pairs, progress)
+        n = len(known)
+        self._company = _Company(matrix, judged.vote[:n], judged.popularity[:n])
+        activity = known.activity.astype(np.float32)[pairs.users]
+        features = self._company.features(judged, pairs, np.append(np.arange(n), asked), activity)
+        chosen = np.concatenate([learned_from, np.arange(n, len(pairs.users))])
+        self.interactions_ = known
+        self._learn(judged, features, pairs, chosen, rng)
+        self.basis_ = np.where(judged.is_alone[:n], _POPULARITY, _MODELS).astype(np.int8)
+        self.models_ = []
+        for place, voter in enumerate(voters):  # for what comes later, and was not seen anyway
+            _report(progress, "fitting for what comes later", place, len(voters))
+            self.models_.append(_fresh(voter).fit(known))
+        _report(progress, "fitting for what comes later", len(voters), len(voters))
+        return self
+
+    def _voters(self, known: Interactions) -> list[Model]:
+        """The models, and everything checked before the first of them learns."""
+        self.check_settings()
+        check_memory(self.memory, known.n_items)
+        if len(known) < self.folds:
+            raise InputError(f"folds must be at most {len(known)}, the number of interactions; got {self.folds}")
+        if known.activity.max(initial=0) < 2:
+            raise InputError("every user has one interaction only: there is nothing to judge any of them by")
+        voters = [wrap(model) for model in self._given()]
+        if self.models is None:
+            voters = [sized(model, known.matrix.shape) for model in voters]
+        for model in voters:
+            model._check_parameters(known.matrix.shape)
+        return voters
+
+    def _given(self) -> list[Any]:
+        if self.models is None:
+            return list(_VOTERS)
+        return list(self.models) if isinstance(self.models, Sequence) else [self.models]
+
+    def check_settings(self) -> None:
+        """Refuse parameters that make no sense, whatever the data."""
+        whole("folds", self.folds, 2, 1000)
+        whole("seed", self.seed, 0)
+        number("memory", self.memory, 0)
+        one_of("transport", self.transport, ("row", "relaxed", "sinkhorn"))
+        if not self._given():
+            raise InputError("models must have at least one model in it")
+        for model in self._given():
+            if hasattr(model, "noise_probability_") or type(model).__name__ == "ProRec":
+                raise InputError("models must be recommenders; a denoiser is not one of them")
+            wrap(model)
+
+    def _judged(
+        self,
+        known: Interactions,
+        voters: list[Model],
+        fold_of: NDArray[np.int16],
+        asked_in: NDArray[np.int16],
+        pairs: Pairs,
+        progress: Progress | None,
+    ) -> _Judged:
+        judged = _Judged.empty(len(voters), len(pairs.users))
+        done, total = 0, self.folds * len(voters)
+        for fold in range(self.folds):
+            train = without(known.matrix, fold_of == fold)
+            here = np.flatnonzero(asked_in == fold)
+            part = Pairs(pairs.users[here], pairs.items[here])
+            judged.popularity[here] = np.bincount(train.indices, minlength=known.n_items)[part.items]
+            judged.is_alone[here] = _has_none(train)[part.users]
+            for place, voter in enumerate(voters):
+                _report(progress, "judging clicks by models that have not seen them", done, total)
+                scores = _fresh(voter).fit(train).scores_
+                found = evidence(scores, known.matrix, part, train, self.transport, self.memory)
+                judged.values[place, here], judged.percentiles[place, here] = found
+                done += 1
+        _report(progress, "judging clicks by models that have not seen them", total, total)
+        return judged
+
+    def _learn(
+        self,
+        judged: _Judged,
+        features: NDArray[np.float64],
+        pairs: Pairs,
+        chosen: NDArray[np.int64],
+        rng: np.random.Generator,
+    ) -> None:
+        """From evidence to probabilities: what tells clicks from controls, how much noise there is, Bayes' rule."""
+        known = self.interactions_
+        is_click = chosen < len(known)
+        together = ~judged.is_alone[chosen]
+        if not (is_click[together].any() and (~is_click[together]).any()):
+            together[:] = True
+        self._ratio = DensityRatio.fitted(features[chosen][together], is_click[together])
+        self._ratio_alone = DensityRatio.fitted(features[chosen, -1:], is_click)
+        log_ratio = self._log_ratio(features, judged.is_alone)
+        popularity = judged.popularity.astype(np.float64)
+        seen = Seen(log_ratio[chosen], popularity[chosen], pairs.users[chosen], is_click)
+        self.noise_, self.noise_share_ = noise_in(seen, known.activity.astype(np.float64), rng)
+        suspicion = self._suspicion(log_ratio, popularity)
+        controls = chosen[~is_click]
+        stands_for = self.noise_.at(popularity[controls]) * is_click.sum() / len(controls)
+        self._calibration = Calibration.fitted(suspicion[chosen[is_click]], suspicion[controls], stands_for)
+        self.noise_probability_ = self._calibration(suspicion[: len(known)])
+
+    def _log_ratio(self, features: NDArray[np.float64], is_alone: NDArray[np.bool_]) -> NDArray[np.float64]:
+        found = self._ratio.log_ratio(features)
+        if is_alone.any():
+            found[is_alone] = self._ratio_alone.log_ratio(features[is_alone, -1:])
+        return found
+
+    def _suspicion(self, log_ratio: NDArray[np.float64], popularity: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The logarithm of h·f₀/f."""
+        return np.log(np.maximum(self.noise_.at(popularity), 1e-12)) - log_ratio
+
+    @property
+    def percentile_(self) -> NDArray[np.float32]:
+        """For each interaction, the share of its user's unobserved items that stand above it; mean over models."""
+        self._fitted()
+        return self._company.vote
+
+    # ── what came out ───────────────────────────────────────────────────────────────────────────────
+
+    def flag(
+        self,
+        *,
+        fdr: float | None = None,
+        top: int | None = None,
+        share: float | None = None,
+        above: float | None = None,
+    ) -> NDArray[np.bool_]:
+        """For each interaction, whether it is among the most suspicious; see `prorec.noise.flags`.
+
+        One of: `fdr`, so large a share of the flags may be wrong; `top`, so many; `share`, so large a share of all;
+        `above`, those with a larger probability.
+        """
+        self._fitted()
+        return flagged(self.noise_probability_, fdr=fdr, top=top, share=share, above=above)
+
+    def table(self, kind: TableKind = "pyarrow") -> Any:
+        """One row per interaction, most suspicious first: user, item, noise_probability, percentile, basis."""
+        self._fitted()
+        known = self.interactions_
+        order = np.argsort(-self.noise_probability_, kind="stable")
+        columns = {
+            "user": ids_at(known.users, known.user_codes[order]),
+            "item": ids_at(known.items, known.item_codes[order]),
+            "noise_probability": self.noise_probability_[order],
+            "percentile": self.percentile_[order],
+            "basis": basis_names(self.basis_[order]),
+        }
+        return as_kind(pa.table(columns), kind)
+
+    def score(self, interactions: Interactions, kind: TableKind = "pyarrow") -> Any:
+        """The probability of noise for interactions that came later: user, item, noise_probability, basis.
+
+        Known users are judged by models of everything they did before; new users by folding in the rest of what they
+        did, as in cross-fitting. One row for each interaction, by user and item. The basis is `models`; `popularity`,
+        where nothing else is known of the user; `unknown item`, which has no probability; or `seen`, for a pair that
+        was learned from, which keeps the probability that it got then.
+        """
+        probability, basis = self.scored(interactions)
+        columns = {
+            "user": ids_at(interactions.users, interactions.user_codes),
+            "item": ids_at(interactions.items, interactions.item_codes),
+            "noise_probability": pa.array(probability, mask=np.isnan(probability)),
+            "basis": basis_names(basis),
+        }
+        return as_kind(pa.table(columns), kind)
+
+    def scored(self, interactions: Interactions) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+        """The same in the order of `matrix.data`: probabilities, NaN for unknown items, and bases by number."""
+        self._fitted()
+        if not isinstance(interactions, Interactions):
+            raise InputError(f"interactions must be Interactions; got {type(interactions).__name__}")
+        known = self.interactions_
+        users = known.user_positions(interactions.users)[interactions.user_codes]
+        items = known.item_positions(interactions.items)[interactions.item_codes]
+        probability = np.full(len(interactions), np.nan, dtype=np.float32)
+        basis = np.full(len(interactions), _UNKNOWN, dtype=np.int8)
+        places = np.full(len(interactions), -1)
+        both = (users >= 0) & (items >= 0)
+        places[both] = known.places(users[both], items[both])
+        is_seen = places >= 0
+        probability[is_seen], basis[is_seen] = self.noise_probability_[places[is_seen]], _SEEN
+        for which, judge in ((both & ~is_seen, self._judge_known), ((users < 0) & (items >= 0), self._judge_new)):
+            if which.any():
+                rows = users[which] if judge == self._judge_known else interactions.user_codes[which]
+                probability[which], basis[which] = judge(rows.astype(np.int32), items[which].astype(np.int32))
+        return probability, basis
+
+    def _judge_known(
+        self, users: NDArray[np.int32], items: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+        known, pairs = self.interactions_, Pairs(users, items)
+        judged = self._empty(items)
+        judged.is_alone[:] = _has_none(known.matrix)[users]
+        for place, model in enumerate(self.models_):
+            found = evidence(model.scores_, known.matrix, pairs, known.matrix, self.transport, self.memory)
+            judged.values[place], judged.percentiles[place] = found
+        return self._concluded(
+            self._company.features(judged, pairs, None, known.activity.astype(np.float32)[users]), judged
+        )
+
+    def _judge_new(
+        self, users: NDArray[np.int32], items: NDArray[np.int32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+        """Users who are not known, by number: each click by what the rest of the user's clicks say."""
+        _, rows = np.unique(users, return_inverse=True)
+        order = np.lexsort((items, rows))
+        pairs = Pairs(rows[order].astype(np.int32), items[order])
+        shape = int(rows.max()) + 1, self.interactions_.n_items
+        matrix = csr_array((np.ones(len(order), dtype=np.float32), (pairs.users, pairs.items)), shape=shape)
+        fold_of = dealt(matrix, self.folds, generator(self.seed))
+        judged = self._empty(pairs.items)
+        for fold in range(self.folds):
+            here = np.flatnonzero(fold_of == fold)
+            if len(here):
+                self._fold_in(judged, here, Pairs(pairs.users[here], pairs.items[here]), matrix, fold_of == fold)
+        # Among the user's own clicks, and among the item's users, who are all known.
+        own = _Company(matrix, judged.vote, judged.popularity)
+        activity = np.diff(matrix.indptr).astype(np.float32)[pairs.users]
+        features = own.features(judged, pairs, np.arange(len(order)), activity)
+        of_items = self._company.features(judged, Pairs(np.zeros_like(pairs.users), pairs.items), None, activity)
+        features[:, -2] = of_items[:, -2]
+        probability, basis = self._concluded(features, judged)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return probability[back], basis[back]
+
+    def _fold_in(
+        self, judged: _Judged, here: NDArray[np.intp], pairs: Pairs, matrix: csr_array, left_out: NDArray[np.bool_]
+    ) -> None:
+        """What models say of users they have not learned from; where they can't, users count as alone."""
+        train = without(matrix, left_out)
+        judged.is_alone[here] = _has_none(train)[pairs.users]
+        if self.transport != "row":  # the plan has no place for them
+            judged.is_alone[here] = True
+            return
+        for place, model in enumerate(self.models_):
+
+            def scores(rows: NDArray[np.intp], model: Model = model) -> NDArray[np.float32]:
+                room = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
+                model._score_new(train[rows], room)
+                return room
+
+            try:
+                found = evidence(scores, matrix, pairs, train, self.transport, self.memory)
+            except InputError:  # a model of somebody's that only scores users it knows
+                judged.is_alone[here] = True
+                return
+            judged.values[place, here], judged.percentiles[place, here] = found
+
+    def _empty(self, items: NDArray[np.int32]) -> _Judged:
+        """Room for pairs with these items, each with as many others as in one of the parts that were learned from."""
+        judged = _Judged.empty(len(self.models_), len(items))
+        judged.popularity[:] = self.interactions_.popularity[items] * (1 - 1 / self.folds)
+        return judged
+
+    def _concluded(
+        self, features: NDArray[np.float64], judged: _Judged
+    ) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+        log_ratio = self._log_ratio(features, judged.is_alone)
+        suspicion = self._suspicion(log_ratio, judged.popularity.astype(np.float64))
+        return self._calibration(suspicion), np.where(judged.is_alone, _POPULARITY, _MODELS).astype(np.int8)
+
+    # ── keeping ─────────────────────────────────────────────────────────────────────────────────────
+
+    def parameters(self) -> dict[str, Any]:
+        """What the finder was made with, in a form that can be written down."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        described = [{"kind": type(model).__name__, "parameters": model.parameters()} for model in self._fitted()]
+        return given | {"models": described, "default": self.models is None}
+
+    @property
+    def learned_(self) -> Arrays:
+        """All arrays that a finder is made of, by name."""
+        arrays: Arrays = {
+            "probability": self.noise_probability_,
+            "vote": self._company.vote,
+            "popularity": self._company.popularity,
+            "basis": self.basis_,
+            "calibration": np.stack([self._calibration.suspicion, self._calibration.probability]),
+            "noise": np.array([*self.noise_, *_numbers(self.noise_share_)]),
+        }
+        for name, ratio in (("ratio", self._ratio), ("alone", self._ratio_alone)):
+            arrays |= {f"{name}.{each.name}": getattr(ratio, each.name) for each in fields(ratio)}
+        for place, model in enumerate(self._fitted()):
+            arrays |= {f"{place}.{name}": array for name, array in model.learned_.items()}
+        return arrays
+
+    @classmethod
+    def restored(cls, parameters: dict[str, Any], learned: Arrays, known: Interactions) -> Self:
+        """A fitted finder from what was written down of it."""
+        given = dict(parameters)
+        is_default, described = given.pop("default"), given.pop("models")
+        voters = []
+        for place, each in enumerate(described):
+            own = {name.partition(".")[2]: array for name, array in learned.items() if name.startswith(f"{place}.")}
+            voters.append(kind_of(each["kind"]).restored(each["parameters"], own, known))
+        models = None if is_default else [replace(model) for model in voters]  # type: ignore[type-var]
+        finder = cls(models, **given)
+        finder.check_settings()
+        if not all(np.isfinite(array).all() for array in learned.values()):
+            raise InputError("the noise finder is damaged: there are numbers that are not finite")
+        for name in ("probability", "vote", "popularity", "basis"):
+            if learned[name].shape != (len(known),):
+                raise InputError(f"the noise finder is damaged: {name} has shape {learned[name].shape}")
+        finder.interactions_, finder.models_ = known, voters
+        finder.noise_probability_, finder.basis_ = learned["probability"], learned["basis"]
+        finder._company = _Company(known.matrix, learned["vote"], learned["popularity"])
+        finder._calibration = Calibration(*learned["calibration"])
+        numbers = learned["noise"].tolist()
+        finder.noise_, finder.noise_share_ = Noise(*numbers[:3]), NoiseShare(*numbers[3:])
+        finder._ratio, finder._ratio_alone = (
+            DensityRatio(*(learned[f"{name}.{each.name}"] for each in fields(DensityRatio)))
+            for name in ("ratio", "alone")
+        )
+        return finder
+
+    def _fitted(self) -> list[Model]:
+        if not hasattr(self, "models_"):
+            raise InputError("NoiseFinder has not judged anything yet: call fit first")
+        return self.models_
+
+
+def basis_names(basis: NDArray[np.int8]) -> pa.Array:
+    """By what interactions were judged, in words."""
+    return pa.array(np.array(_BASES, dtype=object)[basis], pa.string())
+
+
+def _has_none(matrix: csr_array) -> NDArray[np.bool_]:
+    """Users without any weight."""
+    return np.asarray(np.asarray(matrix.sum(axis=1)).ravel() == 0)
+
+
+def _numbers(share: NoiseShare) -> tuple[float, float, float]:
+    return share.estimate, share.low, share.high
+
+
+def _fresh(model: Model) -> Any:
+    return replace(model)  # type: ignore[type-var]
+
+
+def _report(progress: Progress | None, what: str, done: int, total: int) -> None:
+    if progress is not None:
+        progress(what, done, total)
