@@ -192,6 +192,8 @@ class NoiseFinder:
         """The models, and everything checked before the first of them learns."""
         self.check_settings()
         check_memory(self.memory, known.n_items)
+        if not len(known):
+            raise InputError("there is no interaction to judge")
         if len(known) < self.folds:
             raise InputError(f"folds must be at most {len(known)}, the number of interactions; got {self.folds}")
         if known.activity.max(initial=0) < 2:
@@ -217,8 +219,8 @@ class NoiseFinder:
         if not self._given():
             raise InputError("models must have at least one model in it")
         for model in self._given():
-            if hasattr(model, "noise_probability_") or type(model).__name__ == "ProRec":
-                raise InputError("models must be recommenders; a denoiser is not one of them")
+            if hasattr(type(model), "noise_probability_"):
+                raise InputError("models must be recommenders; got a denoiser")
             wrap(model)
 
     def _judged(
