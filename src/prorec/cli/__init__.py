@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from prorec import __version__
+from prorec.cli.benchmark_noise import benchmark_noise
 from prorec.cli.datasets import datasets
 from prorec.cli.demo import demo
 from prorec.cli.denoise import denoise
@@ -23,7 +24,7 @@ from prorec.cli.train import recommend, train
 from prorec.errors import DownloadError, InputError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-for command in (demo, denoise, train, recommend, score, evaluate, reproduce):
+for command in (demo, denoise, train, recommend, score, evaluate, benchmark_noise, reproduce):
     app.command()(command)
 app.add_typer(datasets, name="datasets")
 
