@@ -197,6 +197,6 @@ def _loaded(*, download: bool) -> tuple[dict[str, Interactions], dict[str, str]]
             continue
         try:
             loaded[name] = load_dataset(name)
-        except DownloadError as error:
-            missing[name] = " ".join(str(error).split())
+        except DownloadError:
+            missing[name] = f"`prorec datasets get {name}` says where it comes from"
     return loaded, missing
