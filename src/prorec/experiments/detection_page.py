@@ -83,8 +83,7 @@ def _gains(setting: Setting, found: Found) -> list[str]:
         f"| --- | {' | '.join(['---:'] * len(found.gains))} |",
         f"| noisy → clean | {' | '.join(_gap(by) for by in found.gains.values())} |",
     ]
-    for name in names:
-        lines.append(f"| {name} | {' | '.join(_recovered(by, name) for by in found.gains.values())} |")
+    lines += [f"| {name} | {' | '.join(_recovered(by, name) for by in found.gains.values())} |" for name in names]
     return lines
 
 

@@ -24,7 +24,7 @@ Vector = NDArray[np.float64]
 
 _TAIL = 0.1
 _BELOW = 0.25
-_BY_POPULARITY, _BY_ACTIVITY = 12, 3
+_BY_POPULARITY, _BY_ACTIVITY = 20, 2
 _LEAST = 100  # controls in a cell
 _MUCH_BETTER = 1.2
 _DRAWS = 200
@@ -89,9 +89,10 @@ def noise_in(seen: Seen, activity: Vector, rng: np.random.Generator) -> tuple[No
     for _ in range(_DRAWS):
         times = rng.poisson(1.0, len(activity)).astype(np.float64)
         shares.append(_line(*cells.counted(times, seen)[:2], popularity / mean).sum())
-    low, high = np.quantile(shares, [0.025, 0.975])
     estimate = float(found.sum())
-    share = NoiseShare(min(estimate, 1.0), float(min(low, estimate, 1.0)), float(min(max(high, estimate), 1.0)))
+    # Cells of drawn users vary more than cells do, and a line below most of them lies lower: hence the middle as zero.
+    low, high = estimate + np.quantile(shares, [0.025, 0.975]) - np.median(shares)
+    share = NoiseShare(*(float(np.clip(each, 0.0, 1.0)) for each in (estimate, low, high)))
     return Noise(float(found[0]), float(found[1]), mean), share
 
 
@@ -103,14 +104,14 @@ class _Cells(NamedTuple):
     n_cells: int
 
     def counted(self, times: Vector, seen: Seen) -> tuple[Vector, Vector, Vector]:
-        """Clicks and controls in each cell's tail, as if there were as many of each, and mean popularity there."""
+        """Clicks and controls in each cell's tail, as if there were as many of each, and these controls' popularity."""
         weights = times[seen.users]
         both = [seen.is_click, ~seen.is_click]
         of_all = [float(weights[kind].sum()) for kind in both]
         n_clicks, n_controls = (self._sum(weights, self.in_tail & kind) for kind in both)
+        popularity = self._sum(seen.popularity * weights, self.in_tail & ~seen.is_click)
         scale = of_all[0] / max(of_all[1], 1e-12)
-        popularity = self._sum(seen.popularity * weights, ~seen.is_click)
-        return n_clicks, n_controls * scale, popularity / np.maximum(self._sum(weights, ~seen.is_click), 1e-12)
+        return n_clicks, n_controls * scale, popularity / np.maximum(n_controls, 1e-12)
 
     def _sum(self, weights: Vector, which: NDArray[np.bool_]) -> Vector:
         chosen = which & (self.cell >= 0)

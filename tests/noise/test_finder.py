@@ -1,0 +1,274 @@
+"""NoiseFinder where the noise is known; what it marks, refuses, keeps, and says of clicks that come later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.sparse import csr_array
+
+import prorec
+from prorec import InputError, Interactions, NoiseFinder, ProRec, detection_metrics
+from prorec.models import CDAE, EASE, NCE, SVD, Popularity
+from prorec.noise.rivals import SCORERS
+
+
+@pytest.fixture(scope="module")
+def club() -> prorec.data.cinema.Cinema:
+    return prorec.make_cinema(400, 300, seed=5)
+
+
+@pytest.fixture(scope="module")
+def finder(club: prorec.data.cinema.Cinema) -> NoiseFinder:
+    return NoiseFinder(folds=5).fit(club.interactions)
+
+
+def random_clicks(n_users: int, n_items: int, share: float, seed: int = 0) -> csr_array:
+    return csr_array((np.random.default_rng(seed).random((n_users, n_items)) < share).astype(np.float32))
+
+
+def test_finds_mistakes_better_than_popularity_does(club: prorec.data.cinema.Cinema, finder: NoiseFinder) -> None:
+    found = detection_metrics(finder.noise_probability_, club.is_mistake)
+    rare = detection_metrics(-club.interactions.popularity[club.interactions.item_codes], club.is_mistake)
+    assert found["auroc"] > 0.8 > rare["auroc"] + 0.1
+    assert finder.noise_share_.low <= finder.noise_share_.estimate <= finder.noise_share_.high
+    assert finder.percentile_[club.is_mistake].mean() > 2 * finder.percentile_[~club.is_mistake].mean()
+
+
+@pytest.mark.parametrize("kind", ["uniform", "popularity"])
+def test_probabilities_mean_what_they_say(kind: str) -> None:
+    clean = prorec.make_cinema(mistakes=0.0, seed=1).interactions
+    noisy = prorec.inject_noise(clean, 0.1, kind, seed=1)  # type: ignore[arg-type]
+    finder = NoiseFinder(folds=10).fit(noisy.interactions)
+    found = detection_metrics(finder.noise_probability_, noisy.is_noise)
+    assert found["calibration_error"] < 0.03
+    assert finder.noise_share_.estimate == pytest.approx(noisy.is_noise.mean(), abs=0.02)
+    flags = finder.flag(fdr=0.3)
+    assert flags.any()
+    assert (~noisy.is_noise[flags]).mean() < 0.35
+    assert finder.noise_.even > finder.noise_.by_popularity or kind == "popularity"
+
+
+def test_a_clean_club_is_left_alone() -> None:
+    clean = prorec.make_cinema(mistakes=0.0).interactions
+    finder = NoiseFinder(folds=5).fit(clean)
+    assert finder.noise_share_.estimate < 0.02
+    assert finder.flag(fdr=0.1).mean() <= 0.02
+
+
+def test_nothing_but_noise_is_told_as_much() -> None:
+    finder = NoiseFinder(folds=5).fit(random_clicks(400, 300, 0.1))
+    assert finder.noise_share_.estimate > 0.7
+
+
+def test_the_same_seed_gives_the_same(club: prorec.data.cinema.Cinema, finder: NoiseFinder) -> None:
+    again = NoiseFinder(folds=5, memory=2e6).fit(club.interactions)
+    np.testing.assert_allclose(again.noise_probability_, finder.noise_probability_, atol=1e-5)
+    other = NoiseFinder(folds=5, seed=1).fit(club.interactions)
+    assert not np.array_equal(other.noise_probability_, finder.noise_probability_)
+
+
+def test_every_click_is_judged_by_models_that_have_not_seen_it() -> None:
+    """A model that knows its clicks by heart must not give them away."""
+
+    class ByHeart:
+        def fit(self, matrix: csr_array) -> None:
+            self.known = matrix.toarray()
+
+        def score(self, rows: np.ndarray) -> np.ndarray:
+            return self.known[rows]
+
+    matrix = random_clicks(60, 50, 0.2)
+    finder = NoiseFinder(ByHeart(), folds=4).fit(matrix)
+    assert finder.percentile_.min() == finder.percentile_.max() == 0.5, "nothing is known of what was left out"
+
+
+@pytest.mark.parametrize("transport", ["row", "relaxed", "sinkhorn"])
+@pytest.mark.parametrize("models", [NCE(rank=8), [SVD(rank=4), EASE()], Popularity(), CDAE(rank=4, epochs=2)])
+def test_any_model_any_transport(transport: str, models: object) -> None:
+    club = prorec.make_cinema(80, 60, seed=2).interactions
+    finder = NoiseFinder(models, folds=3, transport=transport).fit(club)  # type: ignore[arg-type]
+    assert np.isfinite(finder.noise_probability_).all()
+    assert ((finder.noise_probability_ >= 0) & (finder.noise_probability_ <= 1)).all()
+
+
+def test_who_has_one_click_is_judged_by_popularity_and_marked() -> None:
+    lonely = csr_array(np.vstack([random_clicks(50, 40, 0.3).toarray(), np.eye(1, 40, 3)]).astype(np.float32))
+    finder = NoiseFinder(folds=3).fit(lonely)
+    table = finder.table()
+    marked = table.filter(pa.compute.equal(table["basis"], "popularity"))
+    assert marked["user"].to_pylist() == [50]
+    assert set(table["basis"].to_pylist()) == {"models", "popularity"}
+    falling = np.diff(table["noise_probability"].to_numpy())
+    assert (falling <= 0).all()
+
+
+def test_tiny_and_odd_logs_have_finite_answers() -> None:
+    odd = [
+        np.array([[1, 1, 0], [0, 1, 1]]),
+        np.array([[1, 1, 1, 1], [1, 0, 1, 0], [0, 1, 0, 0]]),
+        np.hstack([np.ones((30, 1)), np.zeros((30, 2)), random_clicks(30, 9, 0.2).toarray()]),
+    ]
+    for dense in odd:
+        finder = NoiseFinder(folds=2).fit(csr_array(dense.astype(np.float32)))
+        assert np.isfinite(finder.noise_probability_).all()
+        assert 0 <= finder.noise_share_.low <= finder.noise_share_.high <= 1
+
+
+@pytest.mark.parametrize(
+    ("how", "clicks", "words"),
+    [
+        ({}, random_clicks(4, 3, 0.5), "folds must be at most"),
+        ({"folds": 1}, random_clicks(9, 9, 0.5), "folds must be a whole number from 2"),
+        ({"folds": 2}, csr_array(np.eye(5, dtype=np.float32)), "every user has one interaction only"),
+        ({"folds": 2}, csr_array(np.ones((4, 3), dtype=np.float32)), "an interaction with every item"),
+        ({}, csr_array((4, 3), dtype=np.float32), "there is no interaction"),
+        ({"models": []}, random_clicks(9, 9, 0.5), "at least one model"),
+        ({"models": object()}, random_clicks(9, 9, 0.5), "must have a fit method"),
+        ({"models": ProRec(NCE(rank=2))}, random_clicks(9, 9, 0.5), "got a denoiser"),
+        ({"models": SVD(rank=50)}, random_clicks(9, 9, 0.5), "rank must be"),
+        ({"transport": "emd"}, random_clicks(9, 9, 0.5), "transport must be one of"),
+        ({"memory": 10}, random_clicks(9, 9, 0.5), "memory must be at least"),
+        ({"seed": -1}, random_clicks(9, 9, 0.5), "seed must be"),
+    ],
+)
+def test_bad_input(how: dict[str, object], clicks: csr_array, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        NoiseFinder(**how).fit(clicks)  # type: ignore[arg-type]
+
+
+def test_nothing_before_fit() -> None:
+    for ask in (lambda: NoiseFinder().flag(fdr=0.1), lambda: NoiseFinder().table(), lambda: NoiseFinder().percentile_):
+        with pytest.raises(InputError, match="call fit first"):
+            ask()
+
+
+def test_a_model_that_cannot_be_fitted_again() -> None:
+    class Once:
+        def __init__(self) -> None:
+            self.lines = (line for line in ())
+
+        def fit(self, matrix: csr_array) -> None: ...
+
+    with pytest.raises(InputError, match="can be copied"):
+        NoiseFinder(Once(), folds=2).fit(random_clicks(9, 9, 0.5))
+
+
+# ── clicks that come later ──────────────────────────────────────────────────────────────────────────
+
+
+def test_later_clicks_of_known_users(club: prorec.data.cinema.Cinema) -> None:
+    parts = prorec.split_by_user(club.interactions, (0.8, 0.2), seed=0)
+    finder = NoiseFinder(folds=5).fit(parts.train)
+    table = finder.score(parts.test)
+    assert set(table["basis"].to_pylist()) == {"models"}
+    is_mistake = parts.test.columns["origin"] == 2
+    assert detection_metrics(table["noise_probability"].to_numpy(), is_mistake)["auroc"] > 0.8
+    seen = finder.score(parts.train)
+    assert set(seen["basis"].to_pylist()) == {"seen"}
+    np.testing.assert_array_equal(seen["noise_probability"].to_numpy(), finder.noise_probability_)
+
+
+def test_later_clicks_of_new_users_and_unknown_items(club: prorec.data.cinema.Cinema) -> None:
+    clicks = club.interactions
+    is_old = clicks.user_codes < 300
+    old, new = (
+        Interactions.from_table(clicks.to_table("pandas").loc[which, ["user", "item"]]) for which in (is_old, ~is_old)
+    )
+    finder = NoiseFinder(folds=5).fit(old)
+    table = finder.score(new)
+    known = table["noise_probability"].is_valid().to_numpy()
+    assert [basis == "unknown item" for basis in table["basis"].to_pylist()] == (~known).tolist()
+    # Pairs come in the order of users and items, here as there.
+    mistakes = club.is_mistake[~is_old][known]
+    assert detection_metrics(table["noise_probability"].to_numpy(zero_copy_only=False)[known], mistakes)["auroc"] > 0.75
+    rows = {"user": [-1, -2, -2, int(old.users[0])], "item": [int(old.items[0])] * 2 + [-7, -7]}
+    odd = finder.score(Interactions.from_table(pa.table(rows)), "pandas").set_index(["user", "item"])
+    assert odd.loc[(-1, old.items[0]), "basis"] == "popularity", "the only click of a new user"
+    assert odd.loc[(-2, -7), "basis"] == odd.loc[(old.users[0], -7), "basis"] == "unknown item"
+
+
+def test_a_model_that_only_knows_its_users(club: prorec.data.cinema.Cinema) -> None:
+    class Own:
+        def fit(self, matrix: csr_array) -> None:
+            self.scores = (matrix @ matrix.T @ matrix).toarray()
+
+        def score(self, rows: np.ndarray) -> np.ndarray:
+            return self.scores[rows]
+
+    finder = NoiseFinder(Own(), folds=3).fit(club.interactions)
+    items = club.interactions.items[:3].tolist()
+    new = Interactions.from_table(pa.table({"user": [-1] * 3, "item": items}))
+    assert finder.score(new)["basis"].to_pylist() == ["popularity"] * 3
+    with pytest.raises(InputError, match="interactions must be"):
+        finder.score(None)  # type: ignore[arg-type]
+
+
+# ── in a denoiser ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_denoiser_with_cross_fitted_probabilities(club: prorec.data.cinema.Cinema, tmp_path: Path) -> None:
+    clicks = club.interactions
+    finder = NoiseFinder([NCE(rank=8), SVD(rank=4)], folds=3)
+    denoiser = ProRec(NCE(rank=8), noise=finder, weights="probability", lam=0.25, fdr=0.3).fit(clicks)
+    alone = NoiseFinder([NCE(rank=8), SVD(rank=4)], folds=3).fit(clicks)
+    np.testing.assert_array_equal(denoiser.noise_probability_, alone.noise_probability_)
+    np.testing.assert_array_equal(denoiser.flagged_, alone.flag(fdr=0.3))
+    np.testing.assert_allclose(denoiser.weights_.data, 0.25 + 0.75 * (1 - alone.noise_probability_), rtol=1e-6)
+    assert denoiser.noise_table().column_names[-2:] == ["percentile", "basis"]
+    both = ProRec(NCE(rank=8), noise=finder, weights="both").fit(clicks)
+    plan = ProRec(NCE(rank=8)).fit(clicks)
+    r = 2 * plan.weights_.data - 1
+    np.testing.assert_allclose(both.weights_.data, 0.5 + 0.5 * r * (1 - alone.noise_probability_), rtol=1e-4)
+    denoiser.save(tmp_path / "model")
+    loaded = prorec.load(tmp_path / "model")
+    assert isinstance(loaded, ProRec)
+    np.testing.assert_array_equal(loaded.noise_probability_, denoiser.noise_probability_)
+    assert loaded.finder_.noise_share_ == denoiser.finder_.noise_share_
+    later = Interactions.from_table(
+        pa.table(
+            {"user": [int(clicks.users[0])] * 3 + [-5] * 2, "item": [int(i) for i in clicks.items[[1, 2, 3, 1, 2]]]}
+        )
+    )
+    assert loaded.score(later).equals(denoiser.score(later))
+
+
+def test_what_a_denoiser_refuses(club: prorec.data.cinema.Cinema) -> None:
+    for how, words in (
+        ({"noise": "guess"}, "noise must be"),
+        ({"weights": "probability"}, "needs probabilities that mean something"),
+        ({"noise": "cross-fit", "weights": "none"}, "weights must be one of"),
+        ({"noise": "cross-fit", "fdr": 0.0}, "fdr must be above 0 and below 1"),
+        ({"noise": NoiseFinder(folds=1)}, "folds must be"),
+    ):
+        with pytest.raises(InputError, match=words):
+            ProRec(NCE(rank=8), **how).fit(club.interactions)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="needs noise='cross-fit'"):
+        ProRec(NCE(rank=8)).fit(club.interactions).score(club.interactions)
+
+
+# ── beside the others ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", [name for name in SCORERS if name != "NoiseFinder"])
+def test_rivals_answer_for_each_click(name: str) -> None:
+    clicks = prorec.make_cinema(60, 60, seed=1).interactions
+    suspicion = SCORERS[name](clicks, 0)
+    assert suspicion.shape == (len(clicks),)
+    assert np.isfinite(suspicion).all()
+    np.testing.assert_array_equal(suspicion, SCORERS[name](clicks, 0))
+
+
+@pytest.mark.real_data("ml-100k")
+@pytest.mark.parametrize(("kind", "auroc", "ap"), [("uniform", 0.905, 0.68), ("popularity", 0.74, 0.40)])
+def test_noise_in_movielens(kind: str, auroc: float, ap: float) -> None:
+    train = prorec.split_by_user(prorec.load_dataset("ml-100k"), (0.8, 0.2), seed=0).train
+    noisy = prorec.inject_noise(train, 0.2, kind, seed=0)  # type: ignore[arg-type]
+    finder = NoiseFinder().fit(noisy.interactions)
+    found = detection_metrics(finder.noise_probability_, noisy.is_noise)
+    assert found["auroc"] > auroc
+    assert found["ap"] > ap
+    assert found["calibration_error"] < 0.03
+    assert finder.noise_share_.estimate == pytest.approx(1 / 6, abs=0.02)
