@@ -103,12 +103,13 @@ def test_benchmark_noise(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "bench" / "noise-cinema.md").read_text()
     assert page in done.stdout
+    assert (tmp_path / "bench" / "figures" / "reliability-cinema.svg").exists()
     for name in SCORERS:
         assert f"| {name} | ." in page
     again = run("benchmark-noise", *words, "--out", str(tmp_path / "bench"), "--quiet")
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "bench" / "noise-cinema.md").read_text() == page
-    for wrong in (["--levels", "x"], ["--levels", "0"], ["--kinds", "odd"], ["--models", "KNN"], ["--dataset", "moon"]):
+    for wrong in (["--levels", "x"], ["--levels", "2"], ["--kinds", "odd"], ["--models", "KNN"], ["--dataset", "moon"]):
         done = run("benchmark-noise", *wrong)
         assert done.returncode == 2, wrong
         assert "Traceback" not in done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,13 +17,18 @@ from prorec.cli.streams import check_writable
 from prorec.data._files import naming, replacing
 from prorec.errors import InputError, one_of, whole
 
+if TYPE_CHECKING:
+    from prorec.experiments.detection import Found, Setting
+
 _NEED_TORCH = ("T-CE loss", "R-CE loss", "PLD")
 
 
 def benchmark_noise(
     dataset: Annotated[str, typer.Option(help="ml-100k, ml-1m, amusic, atoy, gowalla or cinema.")] = "ml-100k",
     kinds: Annotated[str, typer.Option(help="Kinds of noise, between commas.")] = "uniform,popularity",
-    levels: Annotated[str, typer.Option(help="Shares of the true clicks, between commas.")] = "0.05,0.1,0.2",
+    levels: Annotated[
+        str, typer.Option(help="Noise as a share of the true clicks, between commas; 0 for none.")
+    ] = "0.05,0.1,0.2",
     models: Annotated[
         str, typer.Option(help="What learns from the rest: NCE, WRMF, VAE, between commas; or none.")
     ] = "NCE,WRMF",
@@ -41,7 +46,9 @@ def benchmark_noise(
     from prorec.noise.rivals import SCORERS
 
     one_of("dataset", dataset, tuple(DATASETS))
-    settings = [Setting(kind, level) for kind in _kinds(kinds) for level in _levels(levels)]  # type: ignore[arg-type]
+    of_kinds, of_levels = _kinds(kinds), _levels(levels)
+    every = [(kind if level else of_kinds[0], level) for kind in of_kinds for level in of_levels]
+    settings = list(dict.fromkeys(Setting(kind, level) for kind, level in every))  # type: ignore[arg-type]
     wanted = [] if models.strip().lower() == "none" else [each.strip().upper() for each in models.split(",")]
     for name in wanted:
         one_of("models", name, tuple(GAINING))
@@ -63,8 +70,10 @@ def benchmark_noise(
                 scorers=scorers,
                 models={name: GAINING[name] for name in wanted},
             )
-            page = detection_page(dataset, bench.run(settings, report))
+            results = bench.run(settings, report)
+            page = detection_page(dataset, results)
     if out is not None:
+        page += _drawn(results, dataset, out)
         path = out / f"noise-{dataset}.md"
         with naming(path), replacing(path) as written:
             written.write_text(page, encoding="utf-8")
@@ -72,6 +81,17 @@ def benchmark_noise(
         Console().print(Text(page), soft_wrap=True)
         if out is not None:
             Console().print(Text(f"written to {path}"))
+
+
+def _drawn(results: dict[Setting, Found], dataset: str, out: Path) -> str:
+    """The reliability diagram, where Matplotlib is installed, and the words that show it."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return ""
+    from prorec.experiments.figures import reliability_figure, save
+
+    (out / "figures").mkdir(exist_ok=True)
+    save(reliability_figure(results, dataset), out / "figures" / f"reliability-{dataset}.svg")
+    return f"\n![Of clicks with some noise probability, how many are noise](figures/reliability-{dataset}.svg)\n"
 
 
 def _checked(out: Path) -> Path:
@@ -96,6 +116,6 @@ def _levels(text: str) -> list[float]:
     except ValueError:
         raise InputError(f"levels must be numbers between commas; got {text!r}") from None
     for level in levels:
-        if not 0 < level <= 1:
-            raise InputError(f"levels must be above 0 and at most 1; got {level:g}")
+        if not 0 <= level <= 1:
+            raise InputError(f"levels must be from 0 to 1; got {level:g}")
     return levels

@@ -97,16 +97,18 @@ class Detection:
     def run(self, settings: Sequence[Setting], progress: Progress | None = None) -> dict[Setting, Found]:
         """All settings; what is gained is worked out at the highest level of each kind."""
         highest = {setting.kind: setting for setting in sorted(settings, key=lambda each: each.level)}
-        steps = Steps(progress, f"finding noise, {self.dataset}", len(settings) * self.n_seeds * len(self.scorers))
+        steps = Steps(progress, f"finding noise, {self.dataset}", len(settings) * self.n_seeds)
         return {each: self._at(each, steps, gains=highest[each.kind] == each and each.level > 0) for each in settings}
 
     def _at(self, setting: Setting, steps: Steps, *, gains: bool) -> Found:
-        scored: dict[str, list[dict[str, Any]]] = {name: [] for name in self.scorers}
+        # Without noise there is nothing to tell; only what is said of the log is of interest.
+        names = [name for name in self.scorers if setting.level or name == OURS]
+        scored: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
         gained: dict[str, dict[str, list[float]]] = {name: {} for name in self.models} if gains else {}
         for seed in range(self.n_seeds):
-            for name in self.scorers:
+            for name in names:
                 scored[name].append(self.one(setting, name, seed))
-                steps.step()
+            steps.step()
             for model, by_scorer in gained.items():
                 for name in ("noisy", "clean", *self.scorers):
                     by_scorer.setdefault(name, []).append(self.gain(setting, name, model, seed)["value"])

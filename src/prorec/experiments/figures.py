@@ -14,10 +14,12 @@ from prorec.data._files import naming, replacing
 from prorec.data.noise import Kind
 from prorec.experiments.case import Case
 from prorec.experiments.curves import Curve
+from prorec.experiments.detection import Found, Setting
 from prorec.experiments.noise import AtLevel
 from prorec.experiments.paper import NOISE_20, OPTIMUM
 from prorec.experiments.protocol import half_interval
 
+_FEW = 30  # clicks in a bin
 _PLAIN, _DENOISED, _CEILING, _PAPER = "#4d4d4d", "#d1495b", "#2e86ab", "#e09f1f"
 _NAMES = {
     "lambda": "λ, what is kept of the weights",
@@ -101,6 +103,31 @@ def curve_figure(curve: Curve, dataset: str) -> Figure:
             axis.set_xticks(curve.values)
         axis.set(xlabel=_NAMES[curve.parameter], ylabel="NDCG@5, % over NCE", title=dataset)
         axis.legend(fontsize=10)
+    return figure
+
+
+def reliability_figure(results: Mapping[Setting, Found], dataset: str) -> Figure:
+    """Of clicks with some noise probability, how many are noise; one curve for each setting."""
+    kinds = list(dict.fromkeys(setting.kind for setting in results))
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(5.2 * len(kinds), 5), layout="constrained")
+        axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+        for axis, kind in zip(axes, kinds, strict=True):
+            axis.plot([0, 1], [0, 1], linestyle="--", color=_PLAIN, label="as it should be")
+            noisy = [setting for setting in results if setting.kind == kind and len(results[setting].reliability)]
+            for setting, colour in zip(noisy, (_CEILING, _PAPER, _DENOISED, _PLAIN), strict=False):
+                bins = results[setting].reliability.sum(axis=0)
+                bins = bins[bins[:, 0] >= _FEW]
+                # Where the share of noise would be with 95% certainty, if clicks were independent.
+                share = bins[:, 2] / bins[:, 0]
+                half = 1.96 * np.sqrt(share * (1 - share) / bins[:, 0])
+                label = f"{setting.level:.0%} noise"
+                axis.errorbar(bins[:, 1] / bins[:, 0], share, half, marker="o", capsize=3, color=colour, label=label)
+            axis.set(
+                title=f"{dataset}, {kind} noise", xlabel="noise probability, mean of a bin", xlim=(0, 1), ylim=(0, 1)
+            )
+            axis.legend(fontsize=10)
+        axes[0].set_ylabel("share of noise in the bin")
     return figure
 
 

@@ -26,7 +26,7 @@ _TAIL = 0.1
 _BELOW = 0.25
 _BY_POPULARITY, _BY_ACTIVITY = 20, 2
 _LEAST = 100  # controls in a cell
-_MUCH_BETTER = 1.2
+_MUCH_BETTER = 1.4
 _DRAWS = 200
 
 
