@@ -22,8 +22,6 @@ NOT_RUN = {
     "python -m prorec.experiments.published": "a minute, on data that not everybody has",
     "python -m prorec.experiments.gain": "tests/denoise/test_gain.py runs what it prints",
     "prorec datasets get amusic": "tests/cli/test_command.py, where the data is",
-    "prorec reproduce overall --dataset amusic": "a quarter of an hour; on the cinema, tests/cli/test_reproduce.py",
-    "prorec reproduce overall --dataset ml-100k": "five minutes",
 }
 
 
