@@ -66,3 +66,15 @@ def test_a_run_is_not_done_twice(bench: Detection, monkeypatch: pytest.MonkeyPat
     first = bench.one(setting, "random", 0)
     monkeypatch.setattr(Detection, "_noisy", lambda *_: pytest.fail("run again"))
     assert bench.one(setting, "random", 0) == first
+
+
+def test_nothing_is_claimed_where_nothing_was_compared() -> None:
+    one = {"NoiseFinder": np.array([0.8001]), "other": np.array([0.8])}
+    setting = Setting("uniform", 0.1)
+    page = detection_page("x", {setting: Found(one, one, {}, np.array([]), {})})
+    assert "From one split alone" in page
+    assert "±  |" not in page
+    assert "± .000" not in page
+    assert "above" not in detection_page("x", {Setting("uniform", 0.0): Found({}, {}, {}, np.array([]), {})})
+    others = {"other": np.array([0.8, 0.9])}
+    assert "NoiseFinder was not asked." in detection_page("x", {setting: Found(others, others, {}, np.array([]), {})})

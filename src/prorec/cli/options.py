@@ -143,7 +143,7 @@ def denoiser_of(
     anchored: bool,
     marginals: str,
     warm_start: bool,
-    noise: str,
+    noise: str = "plan",
     flag_share: float = 0.05,
     fdr: float = 0.1,
 ) -> ProRec:

@@ -70,11 +70,12 @@ def score(
         path = Path(out)
         with naming(path), replacing(path) as temporary, temporary.open("wb") as file:
             write_table(table, file, path.name)
+    of_rows = probability[given.places]
     counts = Counter(basis_names(basis[given.places]).to_pylist())
     about = {
         "rows": table.num_rows,
         "by": dict(counts),
-        "mean_noise_probability": float(np.nanmean(probability)) if not np.isnan(probability).all() else None,
+        "mean_noise_probability": float(np.nanmean(of_rows)) if not np.isnan(of_rows).all() else None,
         "out": out,
         "seconds": round(time.perf_counter() - begin, 2),
     }

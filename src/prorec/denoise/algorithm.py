@@ -24,6 +24,7 @@ from prorec.errors import InputError
 from prorec.interactions import Interactions
 from prorec.models.model import Model
 from prorec.models.storage import Arrays, plain
+from prorec.models.wrap import wrap
 from prorec.transport.marginals import Marginals
 from prorec.transport.thresholds import Matching, fingerprint
 
@@ -44,9 +45,10 @@ class Run:
         known: Interactions,
         folder: str | Path | None,
         progress: Progress,
-        trusted: NDArray[np.float32] | None = None,
     ) -> None:
-        self.given, self.known, self.progress, self.trusted = given, known, progress, trusted
+        self.given, self.known, self.progress = given, known, progress
+        self.trusted: NDArray[np.float32] | None = None
+        """1 − the noise probability of each interaction, if weights are to go by that."""
         self.fresh = model
         self.model: Model | None = None
         self.weights: NDArray[np.float32] = known.matrix.data
@@ -185,12 +187,20 @@ def _identity(given: ProRec, model: Model, known: Interactions) -> str:
     from prorec import __version__
 
     # What is only looked at after the fit, or changes nothing but the pace, may be another.
-    apart = ("model", "flag_share", "fdr", "memory")
+    apart = ("model", "noise", "flag_share", "fdr", "memory")
     settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name not in apart}
-    inner = getattr(model, "model", None)
-    about = model.parameters() if inner is None else _described(inner)
+    noise = given.noise
+    if not isinstance(noise, str):
+        voters = [_told_apart(wrap(each)) for each in noise._given()]
+        noise = [noise.models is None, noise.folds, noise.transport, noise.seed, voters]
     content = fingerprint(known.matrix), digest(known.matrix.data)
-    return json.dumps([__version__, settings, type(model).__name__, about, content], default=plain)
+    return json.dumps([__version__, settings, noise, *_told_apart(model), content], default=plain)
+
+
+def _told_apart(model: Model) -> list[Any]:
+    """What tells one model from another."""
+    inner = getattr(model, "model", None)
+    return [type(model).__name__, model.parameters() if inner is None else _described(inner)]
 
 
 def _described(value: Any, above: tuple[int, ...] = ()) -> Any:

@@ -128,20 +128,22 @@ class ProRec(Model):
         self._check_parameters(known.matrix.shape)
         self._check(known, model)
         check_progress(progress)
-        finder = self._finder()
+        finder = self._finder(known)
+        run = Run(self, model, known, checkpoint, progress or (lambda *_: None))
+        run.checkpoint.latest()  # which refuses that of another run, before anything is fitted
         if finder is not None:
             finder.fit(known, progress=progress)
-        trusted = 1 - finder.noise_probability_ if finder is not None and self.weights != "plan" else None
-        run = Run(self, model, known, checkpoint, progress or (lambda *_: None), trusted)
+            run.trusted = 1 - finder.noise_probability_ if self.weights != "plan" else None
         run.go(refit=refit)
         self._take(known, run.model, run.weights, run.matching, run.history, run.converged, finder)
         return self
 
-    def _finder(self) -> NoiseFinder | None:
+    def _finder(self, known: Interactions) -> NoiseFinder | None:
         """What is to find the noise, if that is not the plan."""
         if isinstance(self.noise, NoiseFinder):
             return replace(self.noise)
-        return NoiseFinder(memory=self.memory) if self.noise == "cross-fit" else None
+        finder = NoiseFinder(memory=self.memory)
+        return replace(finder, folds=max(2, min(finder.folds, len(known)))) if self.noise == "cross-fit" else None
 
     def _take(
         self,
@@ -171,13 +173,12 @@ class ProRec(Model):
         number("tolerance", self.tolerance, 0)
         number("flag_share", self.flag_share, 0, 1)
         check_fdr(self.fdr)
-        if not isinstance(self.noise, NoiseFinder):
-            if self.noise not in ("plan", "cross-fit"):
-                raise InputError(f"noise must be 'plan', 'cross-fit' or a NoiseFinder; got {shown(self.noise)}")
-        else:
+        if isinstance(self.noise, NoiseFinder):
             self.noise.check_settings()
+        elif not isinstance(self.noise, str) or self.noise not in ("plan", "cross-fit"):
+            raise InputError(f"noise must be 'plan', 'cross-fit' or a NoiseFinder; got {shown(self.noise)}")
         one_of("weights", self.weights, ("plan", "probability", "both"))
-        if self.weights != "plan" and self.noise == "plan":
+        if self.weights != "plan" and isinstance(self.noise, str) and self.noise == "plan":
             raise InputError(f"weights={self.weights!r} needs probabilities that mean something: noise='cross-fit'")
         for name in ("anchored", "warm_start"):
             if not isinstance(getattr(self, name), bool):
@@ -356,7 +357,7 @@ class ProRec(Model):
             finder = None
             if "finder" in given:
                 finder = NoiseFinder.restored(given.pop("finder"), _within(learned, "noise"), interactions)
-            if given["noise"] == "finder":
+            if given.get("noise") == "finder":
                 given["noise"] = replace(cast(NoiseFinder, finder))
             denoiser = cls(replace(model), **given)  # type: ignore[type-var]
             denoiser.check_settings()

@@ -15,7 +15,10 @@ from prorec.experiments.protocol import half_interval
 def detection_page(dataset: str, results: Mapping[Setting, Found]) -> str:
     """Who finds noise how well; what NoiseFinder's probabilities are worth; what a recommender gains."""
     noisy = {setting: found for setting, found in results.items() if found.auroc}
-    lines = [f"### {dataset}", "", *_found(noisy), "", _verdict(noisy), "", *_ours(results)]
+    lines = [f"### {dataset}", ""]
+    if noisy:
+        lines += [*_found(noisy), "", _verdict(noisy), ""]
+    lines += _ours(results)
     for setting, found in results.items():
         lines += _gains(setting, found)
     return "\n".join([*lines, ""])
@@ -38,12 +41,14 @@ def _found(results: Mapping[Setting, Found]) -> list[str]:
 def _verdict(results: Mapping[Setting, Found]) -> str:
     """Where ours is above every rival, with intervals apart, and where it is not."""
     behind: list[str] = []
+    if any(OURS not in found.auroc for found in results.values()):
+        return f"{OURS} was not asked."
+    if any(len(found.auroc[OURS]) < 2 for found in results.values()):
+        return "From one split alone nothing can be said about who is better."
     for setting, found in results.items():
-        if OURS not in found.auroc:
-            continue
         own = found.auroc[OURS]
         for name, rival in found.auroc.items():
-            if name != OURS and not own.mean() - _half(own) > rival.mean() + _half(rival):
+            if name != OURS and not own.mean() - half_interval(own) > rival.mean() + half_interval(rival):
                 behind.append(f"{name} at {setting}")
     if not behind:
         return f"{OURS} is above every other one at every setting, by AUROC, with intervals apart."
@@ -93,16 +98,15 @@ def _gap(by: Mapping[str, NDArray[np.float64]]) -> str:
 
 def _recovered(by: Mapping[str, NDArray[np.float64]], name: str) -> str:
     gap = by["clean"] - by["noisy"]
-    if not gap.mean() > _half(gap):
+    if len(gap) < 2:
+        return "withheld: one split says nothing of error"
+    if not gap.mean() > half_interval(gap):
         return "withheld: the gap is within error"
     share = (by[name] - by["noisy"]) / gap.mean()
-    return f"{share.mean():.0%} ± {_half(share):.0%}"
-
-
-def _half(values: NDArray[np.float64]) -> float:
-    half = half_interval(values)
-    return 0.0 if math.isnan(half) else half
+    return f"{share.mean():.0%} ± {half_interval(share):.0%}"
 
 
 def _mean(values: NDArray[np.float64]) -> str:
-    return f"{values.mean():.3f} ± {_half(values):.3f}".replace("0.", ".")
+    half = half_interval(values)
+    interval = "" if math.isnan(half) else f" ± {half:.3f}"
+    return f"{values.mean():.3f}{interval}".replace("0.", ".")

@@ -114,7 +114,7 @@ def reliability_figure(results: Mapping[Setting, Found], dataset: str) -> Figure
         axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
         for axis, kind in zip(axes, kinds, strict=True):
             axis.plot([0, 1], [0, 1], linestyle="--", color=_PLAIN, label="as it should be")
-            noisy = [setting for setting in results if setting.kind == kind and len(results[setting].reliability)]
+            noisy = [each for each in results if each.kind == kind and each.level and len(results[each].reliability)]
             for setting, colour in zip(noisy, (_CEILING, _PAPER, _DENOISED, _PLAIN), strict=False):
                 bins = results[setting].reliability.sum(axis=0)
                 bins = bins[bins[:, 0] >= _FEW]

@@ -100,11 +100,13 @@ def _ill_chosen(denoised: list[tuple[Row, Row]], results: Mapping[str, Result]) 
     """A word on models whose own search went astray: what they gain by ProRec's parameters is not denoising."""
     lines = []
     for row, model in denoised:
-        own = results[model.name].per_user["ndcg@5"].mean(axis=1)
-        other = results[f"{row.name}{CONTROL}not denoised"].per_user["ndcg@5"].mean(axis=1)
+        control = results.get(f"{row.name}{CONTROL}not denoised")
+        if control is None:
+            continue
+        own, other = (each.per_user["ndcg@5"].mean(axis=1) for each in (results[model.name], control))
         astray = int((own < other / 2).sum())
         if astray:
-            gain = results[row.name].gain(results[f"{row.name}{CONTROL}not denoised"], "ndcg@5")
+            gain = results[row.name].gain(control, "ndcg@5")
             lines += [
                 "",
                 f"On {astray} of {len(own)} splits the search for {model.name} ended where it scores less than half of "

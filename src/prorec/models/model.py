@@ -46,6 +46,8 @@ class Model:
     """Whether `fit` can start from another model of its kind."""
     keeps_checkpoints: ClassVar[bool] = False
     """Whether `fit` takes a folder to keep the state of training in."""
+    folds_in: ClassVar[bool] = True
+    """Whether scores of users that are folded in are of the size of those learned from."""
     objective: ClassVar[Objective] = "squared"
     penalised: ClassVar[tuple[str, ...]] = ()
     """The learned arrays whose squares `regularization` keeps small."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,7 @@ class _Wrapped(Model):
     model: Any
     fit_model: Callable[[Any, csr_matrix], Arrays | Scores]
     _function: Scores | None = field(init=False, repr=False, compare=False, default=None)
+    folds_in: ClassVar[bool] = False  # least squares towards 1, whatever the size of the model's own scores
 
     def _learn(self, matrix: csr_array) -> Arrays:
         counted = csr_matrix(matrix, copy=True)

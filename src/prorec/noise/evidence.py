@@ -62,12 +62,17 @@ def evidence(
         if not len(asked):
             return
         block = blocks.scores.single(asked, room)
-        parts = [asked] if block is not None else in_parts(asked)
-        for part in parts:
-            given = blocks.scores.double(part).astype(np.float32) if block is None else block
+        if block is not None and added is None:
+            place_among_others(block, asked, observed.indptr, observed.indices, begins, items, values, percentiles)
+            return
+        for part in in_parts(np.arange(len(asked))):  # what is in double precision must keep within the budget
+            given = blocks.scores.double(asked[part]) if block is None else block[part]
             if added is not None:
-                given = given + added(part)
-            place_among_others(given, part, observed.indptr, observed.indices, begins, items, values, percentiles)
+                given = given + added(asked[part])
+            given = given.astype(np.float32, copy=False)
+            place_among_others(
+                given, asked[part], observed.indptr, observed.indices, begins, items, values, percentiles
+            )
 
     for _ in blocks.each(work):
         pass
@@ -78,7 +83,8 @@ def _plan(
     scores: Factors | ScoreFunction, train: csr_array, how: Transport, memory: float
 ) -> tuple[Blocks, Callable[[Rows], NDArray[np.float32]] | None]:
     """Scores over γ in blocks, and what a plan adds to them."""
-    if how == "row":  # whatever γ is, it does not change the order, and neither does what belongs to the user
+    if how == "row" or not train.data.any():
+        # Whatever γ is, it does not change the order, and neither does what belongs to the user.
         return blocks_of(scores, Marginals.uniform(*train.shape), 1.0, memory), None
     gamma, marginals = automatic_gamma(scores, train), Marginals.popularity(train)
     solve = relaxed if how == "relaxed" else sinkhorn

@@ -29,7 +29,8 @@ class DensityRatio:
     knots: NDArray[np.float64]
     """Features × knots."""
     centre: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+    """One over the spread of each column; 0 of a column that has one value, which says nothing."""
     slopes: NDArray[np.float64]
     """Of the standardised columns, the constant first."""
 
@@ -47,8 +48,9 @@ class DensityRatio:
             squares += np.square(columns).sum(axis=0)
         centre = total / len(features)
         spread = np.sqrt(np.maximum(squares / len(features) - np.square(centre), 0))
-        scale = np.where(spread > 1e-9 * (1 + np.abs(centre)), spread, np.inf)  # a column of one value says nothing
-        ratio = cls(knots, centre, scale, np.zeros(n_columns + 1))
+        varies = spread > 1e-9 * (1 + np.abs(centre))
+        inverse = np.where(varies, 1 / np.where(varies, spread, 1), 0)
+        ratio = cls(knots, centre, inverse, np.zeros(n_columns + 1))
         share = is_click.mean()
         weights = np.where(is_click, 0.5 / share, 0.5 / (1 - share))
         penalty = np.full(n_columns + 1, _RIDGE)
@@ -65,7 +67,7 @@ class DensityRatio:
             slopes = slopes + step * min(1.0, 5.0 / max(np.abs(step).max(), 1e-12))
             if np.abs(step).max() < 1e-6:
                 break
-        return cls(knots, centre, scale, slopes)
+        return cls(knots, centre, inverse, slopes)
 
     def log_ratio(self, features: Features) -> NDArray[np.float64]:
         """What log f/f₀ is for each pair."""
@@ -75,7 +77,7 @@ class DensityRatio:
         return found
 
     def _design(self, features: Features) -> NDArray[np.float64]:
-        columns = (_hinges(features, self.knots) - self.centre) / self.scale
+        columns = (_hinges(features, self.knots) - self.centre) * self.inverse
         return np.column_stack([np.ones(len(columns)), columns])
 
 
