@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import KW_ONLY, astuple, dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from prorec.models.storage import Arrays
 from prorec.models.svd import SVD
 from prorec.models.wrap import wrap
 from prorec.models.wrmf import WRMF
+from prorec.noise.company import Company, Judged
 from prorec.noise.controls import drawn
 from prorec.noise.evidence import Pairs, Transport, evidence
 from prorec.noise.flags import flagged
@@ -32,7 +33,6 @@ from prorec.noise.folds import dealt, without
 from prorec.noise.probability import Calibration
 from prorec.noise.ratio import DensityRatio
 from prorec.noise.share import Noise, NoiseShare, Seen, noise_in
-from prorec.noise.standing import standing
 from prorec.transport.blocks import MEMORY, check_memory, check_progress
 
 _VOTERS: tuple[Model, ...] = (
@@ -46,71 +46,6 @@ _CONTROLS = 2  # for each click
 _LEARN_FROM = 100_000  # clicks: three times as many took twice as long on MovieLens-1M, and found no more
 _BASES = ("models", "popularity", "unknown item", "seen")
 _MODELS, _POPULARITY, _UNKNOWN, _SEEN = range(4)
-
-
-class _Judged(NamedTuple):
-    """What is known of some pairs by models that have not seen them."""
-
-    values: NDArray[np.float32]
-    """Models × pairs: log π."""
-    percentiles: NDArray[np.float32]
-    """Models × pairs: the share of the user's unobserved items that have more."""
-    popularity: NDArray[np.float32]
-    """How many others have the item, in the part that was learned from."""
-    is_alone: NDArray[np.bool_]
-    """Whether nothing else of the user was learned from."""
-
-    @classmethod
-    def empty(cls, n_models: int, n_pairs: int) -> Self:
-        """Room for so many; the models have no opinion yet."""
-        each = np.zeros((n_models, n_pairs), dtype=np.float32)
-        return cls(each, each + np.float32(0.5), np.empty(n_pairs, np.float32), np.zeros(n_pairs, dtype=bool))
-
-    @property
-    def vote(self) -> NDArray[np.float32]:
-        """The mean of the percentiles."""
-        return np.asarray(self.percentiles.mean(axis=0))
-
-
-class _Company(NamedTuple):
-    """Clicks that a pair is seen among: its user's and its item's."""
-
-    matrix: csr_array
-    """All of them."""
-    vote: NDArray[np.float32]
-    """Of each, in the order of `matrix.data`."""
-    popularity: NDArray[np.float32]
-    """Of each one's item, as it was judged."""
-
-    def features(
-        self, judged: _Judged, pairs: Pairs, apart: NDArray[np.int64] | None, activity: NDArray[np.float32]
-    ) -> NDArray[np.float64]:
-        """What tells clicks from controls, pairs × features; log(1 + popularity) is the last.
-
-        For each model, the log-odds of the percentile, and the plan value. Then, as log-odds of a share that has more:
-        where the item's popularity is among that of the user's other clicks, where the vote is among theirs, and where
-        the user's activity is among that of the item's others.
-
-        Parameters
-        ----------
-        judged : by models that have not seen them
-        pairs : the pairs
-        apart : for each, the number of a click that it is not held against; None where there is no such
-        activity : of each pair's user
-        """
-        nothing = np.full(len(pairs.users), np.nan, dtype=np.float32)
-        others = [
-            standing(own, self.matrix.indptr, pairs.users, asked, nothing if apart is None else own[apart])
-            for own, asked in ((self.popularity, judged.popularity), (self.vote, judged.vote))
-        ]
-        by_item = self.matrix.tocsc()
-        active = np.diff(self.matrix.indptr).astype(np.float32)[by_item.indices]
-        is_click = np.zeros(len(pairs.users), dtype=bool) if apart is None else np.arange(len(apart)) == apart
-        itself = np.where(is_click, activity, nothing)
-        others.append(standing(active, by_item.indptr, pairs.items, activity, itself))
-        percentiles = judged.percentiles.astype(np.float64)
-        odds = np.log(percentiles) - np.log1p(-percentiles)
-        return np.column_stack([*odds, *judged.values, *others, np.log1p(judged.popularity)])
 
 
 @dataclass
@@ -177,9 +112,11 @@ class NoiseFinder:
         )
         judged = self._judged(known, voters, fold_of, np.append(fold_of, fold_of[asked]), pairs, progress)
         n = len(known)
-        self._company = _Company(matrix, judged.vote[:n], judged.popularity[:n])
+        self._company = Company(matrix, judged.vote[:n], judged.popularity[:n])
+        of_user = self._company.of_users(judged, pairs, np.append(np.arange(n), asked))
         activity = known.activity.astype(np.float32)[pairs.users]
-        features = self._company.features(judged, pairs, np.append(np.arange(n), asked), activity)
+        itself = np.where(np.arange(len(activity)) < n, activity, np.float32(np.nan))
+        features = judged.features(of_user, self._company.of_items(pairs, activity, itself))
         chosen = np.concatenate([learned_from, np.arange(n, len(pairs.users))])
         self.interactions_ = known
         self._learn(judged, features, pairs, chosen, rng)
@@ -234,8 +171,8 @@ class NoiseFinder:
         asked_in: NDArray[np.int16],
         pairs: Pairs,
         progress: Progress | None,
-    ) -> _Judged:
-        judged = _Judged.empty(len(voters), len(pairs.users))
+    ) -> Judged:
+        judged = Judged.empty(len(voters), len(pairs.users))
         done, total = 0, self.folds * len(voters)
         for fold in range(self.folds):
             train = without(known.matrix, fold_of == fold)
@@ -254,7 +191,7 @@ class NoiseFinder:
 
     def _learn(
         self,
-        judged: _Judged,
+        judged: Judged,
         features: NDArray[np.float64],
         pairs: Pairs,
         chosen: NDArray[np.int64],
@@ -371,13 +308,11 @@ class NoiseFinder:
     ) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
         known, pairs = self.interactions_, Pairs(users, items)
         judged = self._empty(items)
-        judged.is_alone[:] = _has_none(known.matrix)[users]
         for place, model in enumerate(self.models_):
             found = evidence(model.scores_, known.matrix, pairs, known.matrix, self.transport, self.memory)
             judged.values[place], judged.percentiles[place] = found
-        return self._concluded(
-            self._company.features(judged, pairs, None, known.activity.astype(np.float32)[users]), judged
-        )
+        of_item = self._company.of_items(pairs, known.activity.astype(np.float32)[users])
+        return self._concluded(judged.features(self._company.of_users(judged, pairs), of_item), judged)
 
     def _judge_new(
         self, users: NDArray[np.int32], items: NDArray[np.int32]
@@ -395,18 +330,15 @@ class NoiseFinder:
             if len(here):
                 self._fold_in(judged, here, Pairs(pairs.users[here], pairs.items[here]), matrix, fold_of == fold)
         # Among the user's own clicks, and among the item's users, who are all known.
-        own = _Company(matrix, judged.vote, judged.popularity)
-        activity = np.diff(matrix.indptr).astype(np.float32)[pairs.users]
-        features = own.features(judged, pairs, np.arange(len(order)), activity)
-        of_items = self._company.features(judged, Pairs(np.zeros_like(pairs.users), pairs.items), None, activity)
-        features[:, -2] = of_items[:, -2]
-        probability, basis = self._concluded(features, judged)
+        of_user = Company(matrix, judged.vote, judged.popularity).of_users(judged, pairs, np.arange(len(order)))
+        of_item = self._company.of_items(pairs, np.diff(matrix.indptr).astype(np.float32)[pairs.users])
+        probability, basis = self._concluded(judged.features(of_user, of_item), judged)
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return probability[back], basis[back]
 
     def _fold_in(
-        self, judged: _Judged, here: NDArray[np.intp], pairs: Pairs, matrix: csr_array, left_out: NDArray[np.bool_]
+        self, judged: Judged, here: NDArray[np.intp], pairs: Pairs, matrix: csr_array, left_out: NDArray[np.bool_]
     ) -> None:
         """What models say of users they have not learned from; where they can't, users count as alone."""
         train = without(matrix, left_out)
@@ -425,15 +357,13 @@ class NoiseFinder:
             found = evidence(scores, matrix, pairs, train, self.transport, self.memory)
             judged.values[place, here], judged.percentiles[place, here] = found
 
-    def _empty(self, items: NDArray[np.int32]) -> _Judged:
+    def _empty(self, items: NDArray[np.int32]) -> Judged:
         """Room for pairs with these items, each with as many others as in one of the parts that were learned from."""
-        judged = _Judged.empty(len(self.models_), len(items))
+        judged = Judged.empty(len(self.models_), len(items))
         judged.popularity[:] = self.interactions_.popularity[items] * (1 - 1 / self.folds)
         return judged
 
-    def _concluded(
-        self, features: NDArray[np.float64], judged: _Judged
-    ) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+    def _concluded(self, features: NDArray[np.float64], judged: Judged) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
         log_ratio = self._log_ratio(features, judged.is_alone)
         suspicion = self._suspicion(log_ratio, judged.popularity.astype(np.float64))
         return self._calibration(suspicion), np.where(judged.is_alone, _POPULARITY, _MODELS).astype(np.int8)
@@ -455,7 +385,7 @@ class NoiseFinder:
             "popularity": self._company.popularity,
             "basis": self.basis_,
             "calibration": np.stack([self._calibration.suspicion, self._calibration.probability]),
-            "noise": np.array([*self.noise_, *_numbers(self.noise_share_)]),
+            "noise": np.array([*self.noise_, *astuple(self.noise_share_)]),
         }
         for name, ratio in (("ratio", self._ratio), ("alone", self._ratio_alone)):
             arrays |= {f"{name}.{each.name}": getattr(ratio, each.name) for each in fields(ratio)}
@@ -482,7 +412,7 @@ class NoiseFinder:
                 raise InputError(f"the noise finder is damaged: {name} has shape {learned[name].shape}")
         finder.interactions_, finder.models_ = known, voters
         finder.noise_probability_, finder.basis_ = learned["probability"], learned["basis"]
-        finder._company = _Company(known.matrix, learned["vote"], learned["popularity"])
+        finder._company = Company(known.matrix, learned["vote"], learned["popularity"])
         finder._calibration = Calibration(*learned["calibration"])
         numbers = learned["noise"].tolist()
         finder.noise_, finder.noise_share_ = Noise(*numbers[:3]), NoiseShare(*numbers[3:])
@@ -506,10 +436,6 @@ def basis_names(basis: NDArray[np.int8]) -> pa.Array:
 def _has_none(matrix: csr_array) -> NDArray[np.bool_]:
     """Users without any weight."""
     return np.asarray(np.asarray(matrix.sum(axis=1)).ravel() == 0)
-
-
-def _numbers(share: NoiseShare) -> tuple[float, float, float]:
-    return share.estimate, share.low, share.high
 
 
 def _fresh(model: Model) -> Any:
