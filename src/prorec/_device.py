@@ -1,0 +1,63 @@
+"""Where arithmetic runs: on this package's own CPU kernels, or on a device of PyTorch's."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from prorec.errors import InputError, shown
+
+if TYPE_CHECKING:
+    import torch
+
+_WORTH_IT = 1e9
+"""Pairs of a user and an item, below which the CPU is done before PyTorch and the GPU's driver are loaded."""
+
+
+def device_for(name: Any, pairs: float) -> torch.device | None:
+    """The device of PyTorch's to work on, or None where it is the CPU's own kernels.
+
+    Parameters
+    ----------
+    name : `auto`, a GPU if there is one, PyTorch to use it with, and enough to do; `cpu`; or `cuda` (`cuda:1`, …)
+    pairs : how many pairs of a user and an item there are to go over
+    """
+    if name == "auto":
+        return torch_device("cuda") if pairs >= _WORTH_IT and _has_gpu() else None
+    return None if name == "cpu" else torch_device(name)
+
+
+def torch_device(name: Any) -> torch.device:
+    """A device that PyTorch can use here, `auto` being a GPU if there is one; anything else is refused."""
+    if not isinstance(name, str):
+        raise InputError(f"device must be 'auto', 'cpu' or 'cuda'; got {shown(name)}")
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise InputError(f"device {name!r} needs PyTorch, which is not installed: pip install 'prorec[torch]'") from None
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        float(torch.ones(1, device=device))
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        problem = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"device must be 'auto', 'cpu' or 'cuda'; {name!r} cannot be used: {problem}") from None
+    return device
+
+
+@cache
+def _has_gpu() -> bool:
+    """Whether there is a GPU that PyTorch can use; PyTorch, which takes seconds to load, is only asked if it may be."""
+    if find_spec("torch") is None:
+        return False
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
