@@ -65,9 +65,73 @@ def test_many_users_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(cinema, "_make_block", watched)
     clicks = make_cinema(40_000, 1000).interactions
-    assert sizes == [16_384, 16_384, 7_232]
+    assert sorted(sizes) == [7_232, 16_384, 16_384]  # on all cores, whichever begins first
     assert clicks.n_users == 40_000
     assert clicks.activity.min() >= 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options"),
+    [
+        ((1000, 800), {"clicks": 25_000}),
+        ((20_000, 461), {"clicks": 500_001, "mistakes": 0.2, "exploration": 0.1, "seed": 1}),
+        ((33_000, 300), {"clicks": 165_000, "mistakes": 0.5, "exploration": 0.5}),
+        ((300, 200), {"clicks": 3_333, "mistakes": 0, "exploration": 0}),
+        ((300, 200), {"clicks": 3_333, "mistakes": 1, "exploration": 0}),
+        ((50, 700), {"clicks": 7_000}),
+    ],
+    ids=["one block", "two", "least activity", "taste", "mistakes", "more films than users"],
+)
+def test_an_exact_number_of_clicks(sizes: tuple[int, int], options: dict[str, float]) -> None:
+    club = make_cinema(*sizes, **options)  # type: ignore[arg-type]
+    clicks = club.interactions
+    assert (clicks.matrix.shape, len(clicks)) == (sizes, options["clicks"])
+    assert clicks.matrix.has_canonical_format
+    origins = np.bincount(clicks.columns["origin"], minlength=3)
+    mistakes, exploration = options.get("mistakes", 0.1), options.get("exploration", 0.15)
+    assert abs(origins[MISTAKE] - mistakes * len(clicks)) <= 1
+    assert abs(origins[EXPLORATION] - exploration * len(clicks)) <= 1
+    assert clicks.activity.min() >= 1
+    assert clicks.popularity.min() >= 1
+    # What is true of every click is so here too, for those that were placed on purpose as well.
+    has = np.array([[genre in of for genre in GENRES] for of in clicks.item_categories or ()])
+    likes = club.tastes > 0
+    liked = (has[clicks.item_codes] & likes[clicks.user_codes]).any(axis=1)
+    np.testing.assert_array_equal(liked, clicks.columns["origin"] == TASTE)
+    near = np.array([[other in RELATED[genre] for other in GENRES] for genre in GENRES])
+    related = (likes @ near > 0) & ~likes
+    explores = (has[clicks.item_codes] & related[clicks.user_codes]).any(axis=1)
+    of_all = (likes | related).all(axis=1)[clicks.user_codes]
+    assert explores[clicks.columns["origin"] == EXPLORATION].all()
+    assert not explores[(clicks.columns["origin"] == MISTAKE) & ~of_all].any()
+
+
+def test_an_exact_number_of_clicks_has_long_tails_too() -> None:
+    clicks = make_cinema(20_000, 5_000, clicks=400_000).interactions
+    popularity = np.sort(clicks.popularity)[::-1]
+    assert 0.5 < popularity[:500].sum() / popularity.sum() < 0.8
+    log_activity = np.log(clicks.activity)
+    assert 12 < np.median(clicks.activity) < 16, "below the mean of 20"
+    assert 0.6 < log_activity.std() < 0.93, "as the usual activity, less what the least cuts off"
+    assert clicks.activity.max() > 200
+
+
+def test_the_number_of_cores_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for cores in (1, 3):
+        monkeypatch.setattr(cinema, "CORES", cores)
+        made.append((make_cinema(40_000, 300, clicks=400_000), make_cinema(40_000, 300)))
+    for one, other in zip(*made, strict=True):
+        assert one.interactions.equals(other.interactions)
+        np.testing.assert_array_equal(one.tastes, other.tastes)
+
+
+def test_a_seed_means_what_it_has_always_meant() -> None:
+    clicks = make_cinema(300, 250).interactions
+    assert len(clicks) == 9_128
+    places = np.arange(len(clicks))
+    assert int((clicks.item_codes * places).sum()) == 5_001_580_287
+    assert int((clicks.columns["origin"] * places).sum()) == 14_673_497
 
 
 def test_titles_are_distinct() -> None:
@@ -92,6 +156,12 @@ def test_the_truth_survives_a_split() -> None:
         ({"mistakes": -0.1}, "mistakes must be a finite number from 0 to 1; got -0.1"),
         ({"n_users": 10.5}, "n_users must be a whole number"),
         ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
+        ({"clicks": 2.5}, "clicks must be a whole number of at least 1; got 2.5"),
+        ({"clicks": 4_999}, "clicks must be from 5,000 to 320,000 for 1,000 users and 800 films.*; got 4,999"),
+        ({"clicks": 320_001}, "clicks must be from 5,000 to 320,000 for .*; got 320,001"),
+        ({"n_users": 100, "clicks": 799}, "clicks must be from 800 to 32,000 .* one for each film.*; got 799"),
+        ({"clicks": 320_000}, "clicks must be fewer: of 320,000 clicks of 1,000 users on 800 films, .* found no film"),
+        ({"n_users": 2, "clicks": 640}, "clicks must be "),
     ],
 )
 def test_bad_sizes_and_shares_are_refused(options: dict[str, float], message: str) -> None:

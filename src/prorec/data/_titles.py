@@ -52,12 +52,11 @@ def make_titles(genre: NDArray[np.int64], rng: np.random.Generator) -> list[str]
     second = rng.integers(10, size=len(genre))
     year = 2024 - np.minimum(rng.exponential(18, size=len(genre)), 90).astype(int)
     seconds = [words.split() for words in _SECOND.values()]
-    latest: dict[str, list[int]] = {}
+    latest: dict[str, tuple[int, int]] = {}
     titles = []
     for at, of, with_, in_ in zip(genre, first, second, year, strict=True):
         name = f"The {_FIRST[of]} {seconds[at][with_]}"
-        earlier = latest.setdefault(name, [])
-        sequel = f" {len(earlier) + 1}" if earlier else ""
-        earlier.append(max([int(in_), *(before + 1 for before in earlier)]))
-        titles.append(f"{name}{sequel} ({earlier[-1]})")
+        made, last = latest.get(name, (0, 0))
+        latest[name] = made + 1, max(int(in_), last + 1)
+        titles.append(f"{name}{f' {made + 1}' if made else ''} ({latest[name][1]})")
     return titles

@@ -14,8 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._parallel import in_order
 from prorec._random import seeded
-from prorec.data._titles import GENRES, RELATED, make_titles
+from prorec._threads import CORES
+from prorec.data._films import Bits, Films, bits, make_films
+from prorec.data._quota import Quota, quotas, usual_activity
+from prorec.data._titles import GENRES, RELATED
 from prorec.errors import InputError, number, whole
 from prorec.interactions import Interactions
 
@@ -25,13 +29,9 @@ TASTE, EXPLORATION, MISTAKE = range(3)
 
 _BLOCK = 16_384  # users made at a time; part of what a seed means
 _REDRAWS = 12
+_MOST_REDRAWS = 500  # where every click must find its place
 _EPOCH = 1_577_836_800  # 2020-01-01
 _DAY = 86_400
-
-# Shape of the marginals, chosen to look like MovieLens-100k's (docs/figures/cinema_curves.png).
-_LOG_ACTIVITY = (3.70, 0.93)
-_LEAST_ACTIVITY = 5
-_APPEAL_SPREAD = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +55,7 @@ def make_cinema(
     *,
     mistakes: float = 0.1,
     exploration: float = 0.15,
+    clicks: int | None = None,
     seed: int = 0,
 ) -> Cinema:
     """Make a film club of any size.
@@ -63,11 +64,14 @@ def make_cinema(
     ----------
     n_users, n_items : how many users and films
     mistakes, exploration : the expected share of clicks that are mistakes, and that are exploration
+    clicks : how many clicks in all, exactly, with exact shares of mistakes and exploration, and every film clicked at
+        least once; by default, about as many for each user as in MovieLens, and no click on some films
     seed : the same seed and sizes give the same club
 
     Notes
     -----
-    Clicks are made for some thousand users at a time and then put together: memory is about twice that of the result.
+    Clicks are made for some thousand users at a time, on all cores, and then put together: memory is about twice that
+    of the result. How many cores there are makes no difference to it.
 
     >>> club = make_cinema(200, 300, seed=1)
     >>> club.interactions
@@ -79,13 +83,20 @@ def make_cinema(
         raise InputError(
             f"mistakes and exploration must be shares that sum to at most 1, got {mistakes} and {exploration}"
         )
-    for_films, for_users = seeded(seed).spawn(2)
-    films = _make_films(n_items, np.random.default_rng(for_films))
+    for_films, for_users, for_quotas = seeded(seed).spawn(3)
     begins = range(0, n_users, _BLOCK)
-    blocks = [
-        _make_block(min(_BLOCK, n_users - begin), films, (mistakes, exploration), np.random.default_rng(child))
-        for begin, child in zip(begins, for_users.spawn(len(begins)), strict=True)
-    ]
+    shares = (mistakes, exploration)
+    due: list[Quota] | list[None] = [None] * len(begins)
+    if clicks is not None:
+        due = quotas(clicks, shares, (n_users, n_items), _BLOCK, np.random.default_rng(for_quotas))
+    films = make_films(n_items, np.random.default_rng(for_films))
+    children = for_users.spawn(len(begins))
+
+    def work(place: int) -> _Block:
+        size = min(_BLOCK, n_users - begins[place])
+        return _make_block(size, films, shares, np.random.default_rng(children[place]), due[place])
+
+    blocks = in_order(work, len(begins), CORES)
     activity, items, origin, timestamp, tastes = (np.concatenate(column) for column in zip(*blocks, strict=True))
     indptr = np.zeros(n_users + 1, dtype=np.int32 if len(items) < 2**31 else np.int64)
     np.cumsum(activity, out=indptr[1:])
@@ -101,85 +112,139 @@ def make_cinema(
     return Cinema(interactions, tastes)
 
 
-@dataclass(frozen=True)
-class _Films:
-    titles: NDArray[np.object_]
-    has_genre: NDArray[np.bool_]
-    """Films × genres."""
-    by_genre: NDArray[np.int32]
-    """Films, genre after genre; a film of two genres stands in both."""
-    chance_up_to: NDArray[np.float64]
-    """For each place in `by_genre`: its genre's number plus the share of appeal of the genre's films up to there."""
-
-    def draw(self, genre: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int32]:
-        """A film of each given genre, in proportion to appeal."""
-        places = np.searchsorted(self.chance_up_to, genre + rng.random(len(genre)), side="right")
-        return self.by_genre[places]
-
-
-def _make_films(n_items: int, rng: np.random.Generator) -> _Films:
-    n_genres = len(GENRES)
-    share = rng.dirichlet(np.full(n_genres, 6.0))
-    main = rng.choice(n_genres, size=n_items, p=share)
-    main[: 2 * n_genres] = np.repeat(np.arange(n_genres), 2)  # no genre is empty
-    has_genre = np.zeros((n_items, n_genres), dtype=bool)
-    has_genre[np.arange(n_items), main] = True
-    for second in np.flatnonzero(rng.random(n_items) < 0.4):
-        related = RELATED[GENRES[main[second]]]
-        has_genre[second, GENRES.index(related[rng.integers(len(related))])] = True
-    appeal = rng.lognormal(sigma=_APPEAL_SPREAD, size=n_items)
-
-    genre, film = np.nonzero(has_genre.T)
-    chance = appeal[film]
-    total = np.bincount(genre, weights=chance, minlength=n_genres)
-    first = np.searchsorted(genre, np.arange(n_genres))
-    running = np.cumsum(chance)
-    before = (running - chance)[first]
-    up_to = genre + (running - before[genre]) / total[genre]
-    # The last film of a genre ends exactly where the next genre begins, whatever rounding did.
-    up_to[np.append(first[1:], len(genre)) - 1] = np.arange(1, n_genres + 1)
-    return _Films(np.array(make_titles(main, rng), dtype=object), has_genre, film.astype(np.int32), up_to)
+_Block = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int8], NDArray[np.int64], NDArray[np.float32]]
+"""Activity of each user; film, origin and time of each click, by user and film; tastes."""
 
 
 def _make_block(
-    n_users: int, films: _Films, shares: tuple[float, float], rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int8], NDArray[np.int64], NDArray[np.float32]]:
-    """Activity of each user; film, origin and time of each click, by user and film; tastes."""
+    n_users: int, films: Films, shares: tuple[float, float], rng: np.random.Generator, quota: Quota | None = None
+) -> _Block:
+    """Some users and their clicks: about as many as usual, or exactly those of the quota."""
     n_items = len(films.titles)
-    wanted = np.exp(rng.normal(*_LOG_ACTIVITY, size=n_users))
-    wanted = np.clip(wanted, _LEAST_ACTIVITY, max(_LEAST_ACTIVITY, n_items * 0.4)).astype(np.int64)
+    wanted = usual_activity(n_users, n_items, rng) if quota is None else quota.activity
     tastes = _make_tastes(wanted, rng)
-    of_origin = _genres_by_origin(tastes)
-    up_to = of_origin.cumsum(axis=2)
-    origin = rng.choice(3, size=wanted.sum(), p=[1 - sum(shares), shares[1], shares[0]]).astype(np.int8)
+    chances = _genres_by_origin(tastes)
+    up_to = chances.cumsum(axis=2)
+    rules = _Rules.of(films.genres, chances)
     user = np.repeat(np.arange(n_users), wanted)
+    made = _Made(n_users, n_items)
+    if quota is None:
+        origin = rng.choice(3, size=len(user), p=[1 - sum(shares), shares[1], shares[0]]).astype(np.int8)
+    else:
+        origin = rng.permutation(np.repeat(np.arange(3, dtype=np.int8), quota.origins))
+        at = _premieres(quota.premieres, user, origin, rules, rng)
+        made.keep(user[at] * n_items + quota.premieres, origin[at])
+        user, origin = np.delete(user, at), np.delete(origin, at)
 
-    kept = np.empty((0,), dtype=np.int64)
-    kept_origin = np.empty((0,), dtype=np.int8)
-    for _ in range(_REDRAWS):
+    for draws in range(_REDRAWS if quota is None else _MOST_REDRAWS):
         if not len(user):
             break
+        if draws >= _REDRAWS:
+            user = made.left_to_others(user, rng)
         film = films.draw(_draw_genres(up_to, origin, user, rng), rng)
-        # A film that touches the user's tastes is no exploration and no mistake, whatever its other genre.
-        genres = films.has_genre[film]
-        liked = (genres & (tastes[user] > 0)).any(axis=1)
-        strange = ~(genres & (of_origin[MISTAKE, user] == 0)).any(axis=1)
-        fits = np.where(origin == MISTAKE, strange, liked == (origin == TASTE))
-        pairs = np.concatenate([kept, user * n_items + film])
-        is_new = np.zeros(len(pairs), dtype=bool)
-        is_new[np.unique(pairs, return_index=True)[1]] = True
-        good = fits & is_new[len(kept) :]
-        kept = np.concatenate([kept, pairs[len(kept) :][good]])
-        kept_origin = np.concatenate([kept_origin, origin[good]])
+        pairs = user * n_items + film
+        good = rules.fit(user, film, origin) & made.has_not(pairs)
+        made.keep(pairs[good], origin[good])
         user, origin = user[~good], origin[~good]
+    if quota is not None and len(user):
+        raise InputError(
+            f"clicks must be fewer: of {wanted.sum():,} clicks of {n_users:,} users on {n_items:,} films, "
+            f"{len(user):,} found no film that was new to somebody"
+        )
 
-    order = _in_proportion(kept_origin, shares, rng)
-    order = order[np.argsort(kept[order])]
-    user, film = np.divmod(kept[order], n_items)
+    order = _in_proportion(made.origin, shares, rng) if quota is None else np.arange(len(made.pairs))
+    order = order[np.argsort(made.pairs[order])]
+    user, film = np.divmod(made.pairs[order], n_items)
     joined = _EPOCH + rng.integers(0, 700 * _DAY, size=n_users)
     timestamp = joined[user] + (rng.exponential(90 * _DAY, size=len(user))).astype(np.int64)
     activity = np.bincount(user, minlength=n_users)
-    return activity, film.astype(np.int32), kept_origin[order], timestamp, tastes
+    return activity, film.astype(np.int32), made.origin[order], timestamp, tastes
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What films a user may click for what reason."""
+
+    genres: Bits
+    """Of each film."""
+    needed: Bits
+    """Origins × users: a film must have one of these genres."""
+    barred: Bits
+    """Origins × users: and none of these."""
+
+    @classmethod
+    def of(cls, genres: Bits, chances: NDArray[np.float64]) -> _Rules:
+        """A film that touches the user's tastes is no exploration and no mistake, whatever its other genre."""
+        needed = bits(chances > 0)
+        barred = np.stack([np.zeros_like(needed[TASTE]), needed[TASTE], ~needed[MISTAKE]])
+        return cls(genres, needed, barred)
+
+    def fit(self, user: NDArray[np.int64], film: NDArray[np.int32], origin: NDArray[np.int8]) -> NDArray[np.bool_]:
+        """Whether each user may click each film for that reason."""
+        genres = self.genres[film]
+        fits = ((genres & self.needed[origin, user]) != 0) & ((genres & self.barred[origin, user]) == 0)
+        return np.asarray(fits)
+
+
+class _Made:
+    """The clicks made so far: pairs, as user · films + film, in the order they were made."""
+
+    def __init__(self, n_users: int, n_items: int) -> None:
+        self._shape = n_users, n_items
+        self.pairs = np.empty(0, dtype=np.int64)
+        self.origin = np.empty(0, dtype=np.int8)
+        self._sorted = self.pairs
+
+    def has_not(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which pairs are new; of those that occur twice, the first."""
+        is_new = np.zeros(len(pairs), dtype=bool)
+        is_new[np.unique(pairs, return_index=True)[1]] = True
+        if len(self._sorted):
+            at = np.minimum(np.searchsorted(self._sorted, pairs), len(self._sorted) - 1)
+            is_new &= self._sorted[at] != pairs
+        return is_new
+
+    def keep(self, pairs: NDArray[np.int64], origin: NDArray[np.int8]) -> None:
+        """More clicks, none of them there already."""
+        self.pairs, self.origin = np.concatenate([self.pairs, pairs]), np.concatenate([self.origin, origin])
+        added = np.sort(pairs)
+        self._sorted = np.insert(self._sorted, np.searchsorted(self._sorted, added), added)
+
+    def left_to_others(self, user: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Somebody else for each click, the active more often; but nobody gives their only one away."""
+        n_users, n_items = self._shape
+        of = self.pairs // n_items
+        gives = (np.bincount(of, minlength=n_users) > 0)[user]
+        return np.where(gives, of[rng.integers(len(of), size=len(user))], user)
+
+
+def _premieres(
+    films: NDArray[np.int32],
+    user: NDArray[np.int64],
+    origin: NDArray[np.int8],
+    rules: _Rules,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """A click for each of these films, one of those meant for a user and an origin that it goes with.
+
+    Drawn by appeal alone, the least appealing would have none.
+    """
+    place = np.full(len(films), -1)
+    is_free = np.ones(len(user), dtype=bool)
+    waiting = np.arange(len(films))
+    for _ in range(_MOST_REDRAWS):
+        if not len(waiting):
+            return place
+        at = rng.integers(len(user), size=len(waiting))
+        good = is_free[at] & rules.fit(user[at], films[waiting], origin[at])
+        good[np.setdiff1d(np.arange(len(at)), np.unique(at, return_index=True)[1])] = False
+        place[waiting[good]] = at[good]
+        is_free[at[good]] = False
+        waiting = waiting[~good]
+    raise InputError(
+        f"clicks must be more, or films fewer: of {len(films):,} films and {len(user):,} clicks, "
+        f"{len(waiting):,} films found nobody to click them"
+    )
 
 
 def _in_proportion(

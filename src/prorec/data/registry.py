@@ -15,6 +15,7 @@ from prorec.data import parsers
 from prorec.data._files import naming, plain_or_gzipped, replacing
 from prorec.data.cinema import make_cinema
 from prorec.data.download import Remote, fetch, has_digest
+from prorec.data.yahoo_shape import YAHOO_COUNTS, make_yahoo_shape
 from prorec.errors import DownloadError, InputError
 from prorec.interactions import Interactions
 
@@ -154,7 +155,7 @@ DATASETS = {
             homepage="https://webscope.sandbox.yahoo.com/catalog.php?datatype=r",
             licence="Webscope agreement: academic research only, no redistribution",
             citation="Yahoo! Webscope dataset R1, Yahoo! Music User Ratings of Musical Artists, version 1.0",
-            counts=(1_948_882, 46_110, 48_817_561),
+            counts=YAHOO_COUNTS,
             min_rating=51,
             files={parsers.YAHOO_FILE: ""},
             remotes=(),
@@ -173,15 +174,27 @@ DATASETS = {
             remotes=(),
             parse=lambda _: make_cinema().interactions,
         ),
+        DataSet(
+            name="yahoo-shape",
+            title="Made up, not Yahoo's data: a cinema of its size",
+            homepage="",
+            licence="Made by prorec; yours",
+            citation="none needed",
+            counts=YAHOO_COUNTS,
+            min_rating=None,
+            files={},
+            remotes=(),
+            parse=lambda _: make_yahoo_shape().interactions,
+        ),
     )
 }
 
 
 def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "default") -> Interactions:
-    """Load a data set by name: ml-100k, ml-1m, amusic, atoy, gowalla, yahoo-r1 or cinema.
+    """Load a data set by name: ml-100k, ml-1m, amusic, atoy, gowalla, yahoo-r1, cinema or yahoo-shape.
 
-    Its files are looked for in `$PROREC_DATA/<name>`, then in the cache folder, and then downloaded to it. The
-    cinema has none: it is made.
+    Its files are looked for in `$PROREC_DATA/<name>`, then in the cache folder, and then downloaded to it. The last two
+    have none: they are made.
 
     Parameters
     ----------
