@@ -21,6 +21,7 @@ NOT_RUN = {
     "python -c": "a million users take more than a minute",
     "python -m prorec.experiments.published": "a minute, on data that not everybody has",
     "python -m prorec.experiments.gain": "tests/denoise/test_gain.py runs what it prints",
+    "prorec reproduce yahoo-times --out": "an hour without a GPU; tests/experiments/test_yahoo_times.py, in small",
     "prorec datasets get amusic": "tests/cli/test_command.py, where the data is",
 }
 

@@ -49,6 +49,18 @@ def test_one_table(tmp_path: Path, no_data: Path) -> None:
     assert "| SVD + ProRec |" in (tmp_path / "out" / "overall-cinema.md").read_text()
 
 
+def test_times_at_the_size_of_yahoo_in_small(tmp_path: Path, no_data: Path) -> None:
+    words = ("reproduce", "yahoo-times", "--scale", "0.005", "--repeats", "1", "--out")
+    done = run(*words, str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert "warn" not in done.stderr.lower()
+    page = (tmp_path / "out" / "yahoo-times-0.005.md").read_text()
+    assert page in done.stdout
+    assert f"prorec {' '.join(words)} results/" in page, "the command that makes it"
+    assert "9,744 users × 231 items, 244,088 interactions: made up, not Yahoo's data" in page
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["yahoo-times-0.005.md"]
+
+
 def test_a_killed_run_goes_on(tmp_path: Path, no_data: Path) -> None:
     out = tmp_path / "out"
     words = ("reproduce", "lambda", "--dataset", "cinema", "--seeds", "2", "--quiet", "--out", str(out))
@@ -80,14 +92,24 @@ def test_a_killed_run_goes_on(tmp_path: Path, no_data: Path) -> None:
         (("reproduce", "all", "--dataset", "amusic"), "all goes over the paper's data sets"),
         (("reproduce", "all", "--quick", "--seeds", "3"), "leave --dataset, --trials and --seeds out"),
         (("reproduce", "noise", "--models", "NCE"), "--models is for overall and all"),
+        (("reproduce", "overall", "--scale", "0.1"), "--scale and --repeats are for yahoo-times; overall has neither"),
+        (("reproduce", "all", "--repeats", "1"), "--scale and --repeats are for yahoo-times; all has neither"),
+        (("reproduce", "yahoo-times", "--dataset", "amusic", "--seeds", "1"), "leave --dataset and --seeds out"),
+        (("reproduce", "yahoo-times", "--quick", "--scale", "0.1"), "leave --scale and --repeats out"),
+        (("reproduce", "yahoo-times", "--scale", "0.001"), "scale must be a finite number from 0.005 to 10; got 0.001"),
+        (("reproduce", "yahoo-times", "--repeats", "0"), "repeats must be a whole number of at least 1; got 0"),
     ],
-    ids=["name", "seeds", "models", "dataset", "all", "quick", "models of noise"],
+    ids=[
+        *("name", "seeds", "models", "dataset", "all", "quick", "models of noise", "scale", "repeats"),
+        *("data of its own", "quick and scale", "small scale", "no repeats"),
+    ],
 )
 def test_what_is_refused(wrong: tuple[str, ...], problem: str, tmp_path: Path, no_data: Path) -> None:
     failed = run(*wrong, "--out", str(tmp_path / "x"))
     assert failed.returncode == 2, failed.stderr
     assert problem in failed.stderr
     assert "Traceback" not in failed.stderr
+    assert "yahoo-times" not in wrong or not (tmp_path / "x").exists()
 
 
 def test_where_nothing_can_be_written(tmp_path: Path) -> None:

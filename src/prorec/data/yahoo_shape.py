@@ -24,6 +24,16 @@ def make_yahoo_shape(scale: float = 1.0, *, seed: int = 0) -> Cinema:
     >>> make_yahoo_shape(0.01).interactions
     Interactions(19,489 users × 461 items, 488,176 interactions, with timestamp and origin)
     """
+    n_users, n_items, clicks = counts_at(scale)
+    return make_cinema(n_users, n_items, clicks=clicks, seed=seed)
+
+
+def counts_at(scale: float) -> tuple[int, int, int]:
+    """Users, items and interactions at that scale, if it can be made.
+
+    >>> counts_at(0.01)
+    (19489, 461, 488176)
+    """
     scale = number("scale", scale, _SMALLEST, 10)
     n_users, n_items, clicks = (round(count * scale) for count in YAHOO_COUNTS)
-    return make_cinema(n_users, n_items, clicks=clicks, seed=seed)
+    return n_users, n_items, clicks
