@@ -37,7 +37,9 @@ def torch_device(name: Any) -> torch.device:
     try:
         import torch
     except ModuleNotFoundError:
-        raise InputError(f"device {name!r} needs PyTorch, which is not installed: pip install 'prorec[torch]'") from None
+        raise InputError(
+            f"device {name!r} needs PyTorch, which is not installed: pip install 'prorec[torch]'"
+        ) from None
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +13,10 @@ from prorec._parallel import in_order
 from prorec._threads import CORES
 from prorec.factors import Factors
 from prorec.models.model import Model, Objective
-from prorec.transport.blocks import blocks_of
+from prorec.transport.blocks import MEMORY
 from prorec.transport.marginals import Marginals
+from prorec.transport.passes import passes_over
 from prorec.transport.scores import ScoreFunction
-from prorec.transport.step import sum_block
 
 _ROWS = 256  # users at a time
 _PAIRS = 1 << 16  # observed pairs at a time
@@ -160,11 +159,7 @@ def _sum_of_softplus(factors: Factors) -> float:
 
 def _log_sums(factors: Factors, shape: tuple[int, int]) -> NDArray[np.float64]:
     """Of each user, log Σ_j e^S_ij."""
-    blocks = blocks_of(factors, Marginals.uniform(*shape), 1.0, memory=256e6)
-    by_user = np.empty(shape[0])
-    for rows, (row_sums, _) in blocks.each(partial(sum_block, blocks.scores)):
-        by_user[rows] = row_sums
-    return by_user
+    return passes_over(factors, Marginals.uniform(*shape), 1.0, MEMORY).log_sums()[0]
 
 
 def _of_function(function: ScoreFunction, observed: csr_array) -> tuple[float, NDArray[np.float64]]:

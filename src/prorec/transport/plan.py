@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from prorec.errors import InputError, number, numbers
-from prorec.transport.blocks import MEMORY, Blocks, Progress, check_progress
+from prorec.transport.blocks import MEMORY, Progress, check_progress
 from prorec.transport.kernels import cpu
 from prorec.transport.marginals import Marginals
+from prorec.transport.passes import Passes, places_of
 from prorec.transport.scores import Rows, in_parts
-from prorec.transport.step import Room, match_block
-from prorec.transport.thresholds import Matching, Threshold, as_k
+from prorec.transport.thresholds import Matching, Threshold, as_k, fingerprint
 
 Vector = NDArray[np.float64]
 
@@ -134,6 +134,7 @@ class ScaledPlan(Plan):
 
     Attributes
     ----------
+    passes : S/γ, and passes over it on the CPU or a GPU
     blocks : S/γ, in blocks of users
     user_offset : f
     user_potential : B
@@ -141,13 +142,14 @@ class ScaledPlan(Plan):
     """
 
     def __init__(
-        self, blocks: Blocks, marginals: Marginals, user_offset: Vector, user_potential: Vector, item_potential: Vector
+        self, passes: Passes, marginals: Marginals, user_offset: Vector, user_potential: Vector, item_potential: Vector
     ) -> None:
         self.marginals = marginals
         self.user_offset = user_offset
         self.user_potential = user_potential
         self.item_potential = item_potential
-        self.blocks = blocks
+        self.passes = passes
+        self.blocks = passes.blocks
 
     def rows(self, users: ArrayLike) -> NDArray[np.float64]:
         """π for some users, given by row number."""
@@ -171,16 +173,9 @@ class ScaledPlan(Plan):
     ) -> Matching:
         """Each user's threshold, and each observed pair's share of its user's mass: one pass over the scores."""
         matrix, k = self._checked(observed), as_k(threshold)
-
-        def work(rows: Rows, room: Room) -> cpu.Matched:
-            return match_block(
-                self.blocks.scores, rows, room, self.user_potential[rows], self.item_potential, k, matrix[rows]
-            )
-
-        matching = Matching.empty(matrix)
-        for rows, (kappa, value, shares) in self.blocks.each(work, progress):
-            matching.kappa[rows], matching.threshold[rows] = kappa, value
-            matching.shares[_places(matrix.indptr, rows)] = shares
+        check_progress(progress)
+        matched = self.passes.match(self.user_potential, self.item_potential, k, matrix, progress)
+        matching = Matching(*matched, matrix.indptr.astype(np.int64), fingerprint(matrix))
         return matching.without_threshold(self.shape[1]) if threshold == "none" else matching
 
     def _portions(self) -> Iterator[Rows]:
@@ -219,7 +214,7 @@ class SparsePlan(Plan):
             rows /= np.maximum(rows.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
             result = cpu.match_plan(rows, k, part.indptr.astype(np.int64), part.indices.astype(np.int32))
             matching.kappa[users], matching.threshold[users], shares = result
-            matching.shares[_places(matrix.indptr, users)] = shares
+            matching.shares[places_of(matrix.indptr, users)] = shares
             if progress is not None:
                 progress(number_done, len(blocks))
         return matching.without_threshold(self.shape[1]) if threshold == "none" else matching
@@ -229,10 +224,3 @@ class SparsePlan(Plan):
         rows = max(1, int(MEMORY / (24 * n_items)))
         for begin in range(0, n_users, rows):
             yield np.arange(begin, min(begin + rows, n_users))
-
-
-def _places(indptr: NDArray[Any], rows: Rows) -> NDArray[np.intp]:
-    """Where the entries of some rows of a sparse matrix lie, row after row."""
-    counts = indptr[rows + 1] - indptr[rows]
-    ends = np.cumsum(counts)
-    return np.repeat(indptr[rows] - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from prorec.errors import one_of
 from prorec.factors import Factors
-from prorec.transport.blocks import MEMORY, Progress, blocks_of
+from prorec.transport.blocks import MEMORY, Progress, check_progress
 from prorec.transport.marginals import Marginals
+from prorec.transport.passes import passes_over
 from prorec.transport.plan import ScaledPlan
 from prorec.transport.scores import ScoreFunction
-from prorec.transport.step import sum_block
+
+if TYPE_CHECKING:
+    from prorec.transport.device import Precision
 
 
 def relaxed(
@@ -22,6 +24,8 @@ def relaxed(
     gamma: float,
     choice: Literal["max", "row", "column"] = "max",
     *,
+    device: str = "auto",
+    precision: Precision = "high",
     memory: float = MEMORY,
     progress: Progress | None = None,
 ) -> ScaledPlan:
@@ -38,20 +42,19 @@ def relaxed(
     gamma : γ, the weight of the entropy; small ones concentrate the plan
     choice : `max`, the larger of two plans (the paper's); `column`, the one that meets p exactly (Eq. 5); `row`, the
         one that meets q exactly (Eq. 6)
-    memory : how many bytes of blocks may be in memory at once
+    device : `auto`, a GPU if there is one and at least a billion pairs; `cpu`; or `cuda`
+    precision : `high`, errors of a few 1e-6 in the plan; `double`; or on a GPU `fast`, errors of about 1e-3
+    memory : how many bytes of blocks may be in memory at once, on the CPU
     progress : called after each block with the number done and the number of all
     """
     one_of("choice", choice, ("max", "row", "column"))
-    blocks = blocks_of(scores, marginals, gamma, memory)
-    by_user = np.empty(marginals.shape[0])
-    by_item = np.full(marginals.shape[1], -np.inf)
-    for rows, (row_sums, column_sums) in blocks.each(partial(sum_block, blocks.scores), progress):
-        by_user[rows] = row_sums
-        np.logaddexp(by_item, column_sums, out=by_item)
+    check_progress(progress)
+    passes = passes_over(scores, marginals, gamma, memory, device, precision)
+    by_user, by_item = passes.log_sums(progress)
     no_offset = np.zeros(marginals.shape[0])
     for_users, for_items = marginals.log_users - by_user, marginals.log_items - by_item
     if choice == "row":
-        return ScaledPlan(blocks, marginals, for_users, np.full_like(by_user, -np.inf), np.zeros_like(by_item))
+        return ScaledPlan(passes, marginals, for_users, np.full_like(by_user, -np.inf), np.zeros_like(by_item))
     if choice == "column":
-        return ScaledPlan(blocks, marginals, no_offset, np.full_like(by_user, -np.inf), for_items)
-    return ScaledPlan(blocks, marginals, no_offset, for_users, for_items)
+        return ScaledPlan(passes, marginals, no_offset, np.full_like(by_user, -np.inf), for_items)
+    return ScaledPlan(passes, marginals, no_offset, for_users, for_items)

@@ -110,6 +110,47 @@ class ScaledFactors:
         self._needs_double = np.zeros(self.shape[0], dtype=bool)
         self._needs_double[self.order[: self.n_double]] = True
 
+    # ── for those who multiply elsewhere: S/γ = link(users·itemsᵀ + bias) ────────────────────────────
+
+    @property
+    def in_double(self) -> NDArray[np.bool_]:
+        """Which users need double precision."""
+        return self._needs_double
+
+    @property
+    def user_factors(self) -> NDArray[Any]:
+        """Users' factors as they were given; `user_scale` makes them those of `scaled_users`."""
+        return self._factors.users
+
+    @property
+    def user_scale(self) -> NDArray[np.float64]:
+        """What each of the users' factors is to be multiplied by; not finite where that cannot be done in one go."""
+        with np.errstate(over="ignore"):
+            scale = np.where(self._counts, np.ldexp(1.0 if self._is_sigmoid else 1 / self._gamma, self._exponent), 0.0)
+        return scale[: self._factors.users.shape[1]]
+
+    def scaled_users(self, rows: Rows) -> NDArray[np.float64]:
+        """Some users' factors, over γ unless there is a link."""
+        return self._of_users(rows, np.float64)[:, : self._factors.users.shape[1]]
+
+    @property
+    def scaled_items(self) -> NDArray[np.float64]:
+        """Items' factors, none of them above 1."""
+        return np.ascontiguousarray(self._items[:, : self._factors.users.shape[1]])
+
+    @property
+    def scaled_bias(self) -> NDArray[np.float64]:
+        """Items' biases, over γ unless there is a link."""
+        bias = np.zeros(self.shape[1]) if self._factors.item_bias is None else self._factors.item_bias.astype(float)
+        return bias if self._is_sigmoid else bias / self._gamma
+
+    @property
+    def link_scale(self) -> float:
+        """1/γ, which the logistic function is to be multiplied by; 0 where there is no link."""
+        return 1 / self._gamma if self._is_sigmoid else 0.0
+
+    # ── blocks ──────────────────────────────────────────────────────────────────────────────────────
+
     def single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """The block of some users, or None."""
         if self._needs_double[rows].any():

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from prorec.errors import ConvergenceWarning, InputError, number, whole
 from prorec.factors import Factors
-from prorec.transport.blocks import MEMORY, Blocks, Progress, blocks_of, check_progress
+from prorec.transport.blocks import MEMORY, Progress, check_progress
 from prorec.transport.marginals import Marginals, Vector
+from prorec.transport.passes import Passes, passes_over
 from prorec.transport.plan import ScaledPlan
-from prorec.transport.scores import Rows, ScoreFunction
-from prorec.transport.step import Room, scale_block
+from prorec.transport.scores import ScoreFunction
+
+if TYPE_CHECKING:
+    from prorec.transport.device import Precision
 
 _FINEST = 1e-5  # rounding in single precision may leave an error of half of this
 
@@ -30,7 +34,7 @@ class SinkhornPlan(ScaledPlan):
 
     def __init__(
         self,
-        blocks: Blocks,
+        passes: Passes,
         marginals: Marginals,
         potentials: tuple[Vector, Vector],
         gamma: float,
@@ -39,7 +43,7 @@ class SinkhornPlan(ScaledPlan):
         tolerance: float,
     ) -> None:
         for_users, for_items = potentials
-        super().__init__(blocks, marginals, for_users, np.full_like(for_users, -np.inf), for_items)
+        super().__init__(passes, marginals, for_users, np.full_like(for_users, -np.inf), for_items)
         self.gamma = gamma
         self.iterations = iterations
         self.error = error
@@ -54,6 +58,8 @@ def sinkhorn(
     tolerance: float = 1e-5,
     max_iterations: int = 1000,
     start: SinkhornPlan | None = None,
+    device: str = "auto",
+    precision: Precision = "high",
     memory: float = MEMORY,
     progress: Progress | None = None,
 ) -> SinkhornPlan:
@@ -70,38 +76,34 @@ def sinkhorn(
     tolerance : the error to stop at, Σ_j |Σ_i π_ij − p_j|; below 1e-5 everything goes in double precision
     max_iterations : stop there in any case
     start : an earlier plan for these items, say for other scores or another γ, to start from
-    memory : how many bytes of blocks may be in memory at once
+    device, precision : as in `relaxed`
+    memory : how many bytes of blocks may be in memory at once, on the CPU
     progress : called after each block with the number done and the most that there can be, over all iterations
     """
     tolerance = number("tolerance", tolerance, 0)
     max_iterations = whole("max_iterations", max_iterations, 1)
     check_progress(progress)
-    blocks = blocks_of(scores, marginals, gamma, memory, in_double=tolerance < _FINEST)
+    passes = passes_over(scores, marginals, gamma, memory, device, precision, in_double=tolerance < _FINEST)
     log_users, log_items = marginals.log_users, marginals.log_items
-    for_users = np.empty(marginals.shape[0])
     for_items = log_items if start is None else _from(start, gamma, log_items)
 
     error, iterations = np.inf, 0
     while True:
-        by_item = np.full(marginals.shape[1], -np.inf)
 
-        def work(rows: Rows, room: Room, for_items: Vector = for_items) -> tuple[Vector, Vector]:
-            return scale_block(blocks.scores, rows, room, for_items, log_users[rows])
-
-        done = iterations * len(blocks.rows)
-        for number_done, (rows, (row_sums, column_sums)) in enumerate(blocks.each(work), 1):
-            for_users[rows] = log_users[rows] - row_sums
-            np.logaddexp(by_item, column_sums, out=by_item)
+        def report(done: int, _: int, before: int = iterations * passes.n_steps) -> None:
             if progress is not None:
-                progress(done + number_done, max_iterations * len(blocks.rows))
+                progress(before + done, max_iterations * passes.n_steps)
+
+        row_sums, by_item = passes.scaled_log_sums(for_items, log_users, report)
+        for_users = log_users - row_sums
         iterations += 1
         error = float(np.abs(np.exp(by_item + for_items) - marginals.items).sum())
         if error <= tolerance or iterations == max_iterations:
             if progress is not None:
-                progress(max_iterations * len(blocks.rows), max_iterations * len(blocks.rows))
+                progress(max_iterations * passes.n_steps, max_iterations * passes.n_steps)
             break
         for_items = log_items - by_item
-    plan = SinkhornPlan(blocks, marginals, (for_users, for_items), float(gamma), iterations, error, tolerance)
+    plan = SinkhornPlan(passes, marginals, (for_users, for_items), float(gamma), iterations, error, tolerance)
     if not plan.converged:
         warnings.warn(
             f"sinkhorn stopped after {iterations} iterations with an error of {error:.3g} in the item marginal, above "

@@ -1,0 +1,235 @@
+"""The denoising step on a GPU: right first, then how long each kernel takes and how near it comes to the ceilings.
+
+Run it on a machine with a GPU: `python -m benchmarks.device_step` (PyTorch with Triton; nothing of this is timed in
+tests). Times are medians of several runs, between events on the device, after one that is thrown away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+
+from prorec import Factors, transport
+from prorec.transport import device as on_device
+from prorec.transport.blocks import MEMORY, blocks_of
+from prorec.transport.passes import OnCpu
+
+YAHOO = 1_948_882, 46_110, 48_817_561
+GAMMA, BETA, LAM = 0.1, 20.0, 0.5
+
+
+def main() -> None:
+    """Check, then measure, then print a table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--users", type=int, default=YAHOO[0])
+    parser.add_argument("--items", type=int, default=YAHOO[1])
+    parser.add_argument("--clicks", type=int, default=YAHOO[2])
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    device = torch.device("cuda")
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
+    check(device)
+    ceilings = measured_ceilings(device)
+    factors, observed = made(given.users, given.items, given.clicks, given.width, device)
+    print(factors, f"{observed.nnz:,} interactions", flush=True)
+    times = measure(factors, observed, device, given.runs)
+    pairs = float(given.users) * given.items
+    for name, seconds, detail in rows(times, ceilings, pairs, given.width):
+        print(f"{name:<44} {seconds:9.4f} s  {detail}")
+    if given.out:
+        given.out.write_text(json.dumps({"ceilings": ceilings, **times}, indent=1))
+
+
+def check(device: torch.device) -> None:
+    """The fused kernels against double precision on the CPU, on fresh random problems."""
+    rng = np.random.default_rng(int(np.random.SeedSequence().entropy) % 2**32)
+    for n_users, n_items, width, gamma, bias, link in (
+        (777, 9_001, 64, 0.1, False, "identity"),
+        (300, 46_110, 64, 0.1, False, "identity"),
+        (129, 1_237, 33, 0.3, True, "identity"),
+        (200, 20_011, 100, 0.05, True, "sigmoid"),
+        (65, 12_345, 200, 1.0, False, "identity"),
+        (70, 30_000, 8, 10.0, False, "identity"),
+        (3, 5, 2, 0.1, True, "identity"),
+    ):
+        users = rng.dirichlet(np.full(width, 0.1), n_users) * 1.5 + 0.02 * rng.standard_normal((n_users, width))
+        items = rng.dirichlet(np.full(width, 0.1), n_items) + 0.02 * rng.standard_normal((n_items, width))
+        users[0] = 0
+        of_items = rng.normal(size=n_items) if bias else None
+        factors = Factors(users.astype(np.float32), items.astype(np.float32), of_items, link)  # type: ignore[arg-type]
+        observed = csr_array((rng.random((n_users, n_items)) < 0.01).astype(np.float32))
+        observed[0, 0] = 1
+        observed = csr_array(observed)
+        marginals = transport.Marginals.popularity(observed)
+        blocks = blocks_of(factors, marginals, gamma, MEMORY)
+        exact = OnCpu(blocks_of(factors, marginals, gamma, MEMORY, in_double=True))
+        fused = on_device.OnDevice(blocks, device)
+        by_user, by_item = exact.log_sums()
+        sums = max(np.abs(a - b).max() for a, b in zip(fused.log_sums(), (by_user, by_item), strict=True))
+        half = exact.scaled_log_sums(marginals.log_items, marginals.log_users)
+        scaled = max(
+            np.abs(a - b)[np.isfinite(b)].max()
+            for a, b in zip(fused.scaled_log_sums(marginals.log_items, marginals.log_users), half, strict=True)
+        )
+        potentials = marginals.log_users - by_user, marginals.log_items - by_item
+        kappa, threshold, shares = exact.match(*potentials, 0, observed)
+        kappa_, threshold_, shares_ = fused.match(*potentials, 0, observed)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = np.nanmax(np.abs(shares_ / shares - 1))
+            off = np.nanmax(np.abs(threshold_ / threshold - 1)[kappa == kappa_])
+        print(
+            f"{n_users} × {n_items}, width {width}, γ {gamma}{', bias' if bias else ''}, {link}: sums {sums:.1e}, "
+            f"scaled sums {scaled:.1e}, shares {error:.1e}, κ equal {np.mean(kappa == kappa_):.4f}, "
+            f"thresholds {off:.1e}, {fused.tally}",
+            flush=True,
+        )
+        if not (sums < 1e-4 and scaled < 1e-4 and error < 1e-3 and np.mean(kappa == kappa_) > 0.99):
+            sys.exit("the kernels are wrong")
+
+
+def measured_ceilings(device: torch.device) -> dict[str, float]:
+    """What this GPU reaches: products of 16-bit numbers, exponentials, bytes."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def exponentials(x, TIMES: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        value = tl.load(x + i)
+        for _ in range(TIMES):
+            value = tl.exp2(value) * -0.5
+        tl.store(x + i, value)
+
+    a = torch.randn(8192, 8192, device=device, dtype=torch.float16)
+    flops = 2 * 8192**3 / median(lambda: a @ a)
+    x, y = torch.randn(1 << 29, device=device), torch.empty(1 << 29, device=device)
+    copied = 8 * x.numel() / median(lambda: y.copy_(x))
+    z = torch.randn(132 * 64 * 1024, device=device)
+    exps = 256 * z.numel() / median(lambda: exponentials[(132 * 64,)](z, TIMES=256, BLOCK=1024, num_warps=8))
+    return {"16-bit products, per second": flops, "exponentials, per second": exps, "bytes copied, per second": copied}
+
+
+def measure(factors: Factors, observed: csr_array, device: torch.device, runs: int) -> dict[str, Any]:
+    """The step as a whole and in parts."""
+    marginals = transport.Marginals.popularity(observed)
+    passes = on_device.OnDevice(blocks_of(factors, marginals, GAMMA, MEMORY), device)
+    weights = torch.from_numpy(observed.data).to(device)
+
+    def step() -> None:
+        by_user, by_item = passes.log_sums()
+        potentials = marginals.log_users - by_user, marginals.log_items - by_item
+        for begin, end, (_, threshold, shares) in passes.matched(*potentials, 0, observed):
+            first, last = int(observed.indptr[begin]), int(observed.indptr[end])
+            activity = torch.from_numpy(np.diff(observed.indptr[begin : end + 1])).to(device)
+            margin = shares - torch.repeat_interleave(threshold, activity.long())
+            weights[first:last] = LAM * weights[first:last] + (1 - LAM) * torch.sigmoid(BETA * margin)
+
+    seconds: dict[str, Any] = {}
+    torch.cuda.reset_peak_memory_stats()
+    seconds["step"] = median(step, runs)
+    seconds["peak device memory, bytes"] = torch.cuda.max_memory_allocated()
+    seconds["sums"] = median(lambda: passes.log_sums(), runs)
+    by_user, by_item = passes.log_sums()
+    potentials = marginals.log_users - by_user, marginals.log_items - by_item
+    passes.tally.clear()
+    seconds["thresholds and shares"] = median(lambda: [None for _ in passes.matched(*potentials, 0, observed)], runs)
+    seconds["rows"] = {name: count / (runs + 1) for name, count in passes.tally.items()}
+    seconds["kernels"] = kernel_times(lambda: [None for _ in passes.matched(*potentials, 0, observed)])
+    seconds["kernels"] |= {f"{k} ": v for k, v in kernel_times(lambda: passes.log_sums()).items()}
+    seconds["a Sinkhorn iteration"] = median(
+        lambda: passes.scaled_log_sums(marginals.log_items, marginals.log_users), max(1, runs // 2)
+    )
+    return seconds
+
+
+def kernel_times(work: Callable[[], Any]) -> dict[str, float]:
+    """Seconds that each kernel takes in all."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        work()
+        torch.cuda.synchronize()
+    events = sorted(found.key_averages(), key=lambda event: -event.device_time_total)
+    return {event.key[:60]: event.device_time_total / 1e6 for event in events[:12]}
+
+
+def rows(
+    times: dict[str, Any], ceilings: dict[str, float], pairs: float, width: int
+) -> Iterator[tuple[str, float, str]]:
+    """What to print of it."""
+    products, exps = 3 * 2 * width * pairs, pairs
+    for name, value in ceilings.items():
+        print(f"{name:<44} {value:9.3g}")
+    for name in ("step", "sums", "thresholds and shares", "a Sinkhorn iteration"):
+        yield name, times[name], ""
+    for name, seconds in times["kernels"].items():
+        share = products / ceilings["16-bit products, per second"] / seconds if seconds else 0
+        of_exps = exps / ceilings["exponentials, per second"] / seconds if seconds else 0
+        yield f"  {name}", seconds, f"{share:.0%} of the product rate, {of_exps:.0%} of the exp rate, for one pass"
+    print("rows", times["rows"], f"peak {times['peak device memory, bytes'] / 1e9:.2f} GB")
+
+
+def median(work: Callable[[], Any], runs: int = 5) -> float:
+    """Seconds on the device, warm."""
+    work()
+    torch.cuda.synchronize()
+    seconds = []
+    for _ in range(runs):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        torch.cuda.synchronize()
+        seconds.append(begin.elapsed_time(end) / 1e3)
+    return float(np.median(seconds))
+
+
+def made(n_users: int, n_items: int, n_clicks: int, width: int, device: torch.device) -> tuple[Factors, csr_array]:
+    """Factors like a trained model's (see `transport.made`) and clicks by activity and popularity, made on the GPU."""
+    torch.manual_seed(0)
+    draw = torch.Generator(device=device).manual_seed(0)
+    activity, popularity = (torch.exp(0.8 * torch.randn(n, device=device, generator=draw)) for n in (n_users, n_items))
+    vectors = []
+    for n in (n_users, n_items):
+        each = torch._standard_gamma(torch.full((n, width), 0.1, device=device))
+        each /= each.sum(dim=1, keepdim=True)
+        vectors.append(each)
+    users, items = vectors
+    users *= activity.clamp(max=30)[:, None] ** 0.5
+    for each in vectors:
+        each += 0.02 * torch.randn(each.shape, device=device, generator=draw)
+    wanted = int(1.05 * n_clicks)
+    up_to_user, up_to_item = (torch.cumsum(each.double() / each.double().sum(), 0) for each in (activity, popularity))
+    keys = []
+    for _ in range(8):
+        at = torch.rand(wanted // 8 + 1, 2, device=device, generator=draw, dtype=torch.float64)
+        rows = torch.searchsorted(up_to_user, at[:, 0]).clamp(max=n_users - 1)
+        columns = torch.searchsorted(up_to_item, at[:, 1]).clamp(max=n_items - 1)
+        keys.append(rows * n_items + columns)
+    pairs = torch.unique(torch.cat(keys))
+    pairs = pairs[torch.randperm(len(pairs), device=device)[:n_clicks]].sort().values
+    indptr = torch.zeros(n_users + 1, dtype=torch.int64, device=device)
+    indptr[1:] = torch.cumsum(torch.bincount(pairs // n_items, minlength=n_users), 0)
+    observed = csr_array(
+        (
+            np.ones(len(pairs), dtype=np.float32),
+            (pairs % n_items).int().cpu().numpy(),
+            indptr.cpu().numpy().astype(np.int32),
+        ),
+        shape=(n_users, n_items),
+    )
+    return Factors(users.cpu().numpy(), items.cpu().numpy()), observed
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The block step in plain PyTorch: on any device, in single or double precision, with blocks in memory.
+
+What a GPU without Triton runs, what rows that single precision cannot hold are given to, and what the fused kernels
+are held against. Logarithms are natural here, and every row has its own shift.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+def log_sums(block: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Row and column log-sum-exp of a block, in double precision."""
+    return torch.logsumexp(block, dim=1).double(), torch.logsumexp(block, dim=0).double()
+
+
+def match(
+    block: torch.Tensor, user_potential: torch.Tensor, item_potential: torch.Tensor, k: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """κ, the threshold's share, and the rows of shares themselves, in a plan e^(x_ij + max(A_j, B_i)).
+
+    `k` asks for the k-th largest value of each row as its threshold; 0, for the least-squares split (Eq. 20).
+    """
+    block = block + torch.maximum(item_potential.to(block.dtype), user_potential.to(block.dtype)[:, None])
+    top = block.amax(dim=1, keepdim=True)
+    values = torch.exp(block - torch.where(torch.isfinite(top), top, 0.0)).float()
+    total = values.sum(dim=1, dtype=torch.float64)
+    scale = torch.where(total > 0, 1 / torch.where(total > 0, total, 1.0), 0.0)
+    if k:
+        kappa = torch.full((len(values),), min(k, values.shape[1]), device=values.device)
+        threshold = torch.topk(values, min(k, values.shape[1]), dim=1).values[:, -1]
+    else:
+        kappa, threshold = split(values)
+    return kappa, (threshold * scale).float(), (values * scale[:, None]).float()
+
+
+def split(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """κ and the κ-th largest value of each row, by sorting it; among equal gains the smallest κ."""
+    n = values.shape[1]
+    if n == 1:
+        return torch.ones(len(values), dtype=torch.int64, device=values.device), values[:, 0]
+    ordered = torch.sort(values, dim=1, descending=True).values
+    count = torch.arange(1, n, device=values.device, dtype=torch.float64)
+    distance = ordered.double()
+    distance = torch.cumsum(distance - distance.mean(dim=1, keepdim=True), dim=1)[:, :-1]
+    gain = distance**2 * n / (count * (n - count))
+    # Rounding alone must not choose between splits, nor part equal values.
+    gain = torch.where(ordered[:, :-1] > ordered[:, 1:], gain, -1.0)
+    best = gain.amax(dim=1, keepdim=True)
+    kappa = torch.argmax((gain >= best * (1 - 1e-13)).to(torch.int8), dim=1) + 1
+    kappa = torch.where(best[:, 0] > 0, kappa, 1)  # all values are equal
+    return kappa, ordered.gather(1, kappa[:, None] - 1)[:, 0]

@@ -1,0 +1,145 @@
+"""Passes over all pairs of users and items, whatever they run on: what solvers and plans are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from prorec._device import device_for
+from prorec.errors import one_of
+from prorec.factors import Factors
+from prorec.transport.blocks import Blocks, Progress, blocks_of
+from prorec.transport.kernels import cpu
+from prorec.transport.marginals import Marginals, Vector
+from prorec.transport.scores import Rows, ScaledFactors, ScoreFunction
+from prorec.transport.step import Room, match_block, scale_block, sum_block
+
+if TYPE_CHECKING:
+    from prorec.transport.device import Precision
+
+Matched = cpu.Matched
+"""κ and the threshold's share of each user, and the share of each observed pair."""
+
+
+class Passes(Protocol):
+    """Scores over γ, and what can be had in one pass over them."""
+
+    blocks: Blocks
+    """The scores in blocks of users, on the CPU: for those who want rows of them."""
+    n_steps: int
+    """How often a pass reports its progress."""
+
+    def log_sums(self, progress: Progress | None = None) -> tuple[Vector, Vector]:
+        """R_i = log Σ_j e^(S_ij/γ) for each user, and C_j = log Σ_i e^(S_ij/γ) for each item."""
+        ...
+
+    def scaled_log_sums(
+        self, item_potential: Vector, user_log_mass: Vector, progress: Progress | None = None
+    ) -> tuple[Vector, Vector]:
+        """Sums for both halves of a Sinkhorn iteration.
+
+        log Σ_j e^(S_ij/γ + g_j) for each user; with f_i = log q_i less that, log Σ_i e^(S_ij/γ + f_i) for each item.
+        """
+        ...
+
+    def match(
+        self,
+        user_potential: Vector,
+        item_potential: Vector,
+        k: int,
+        observed: csr_array,
+        progress: Progress | None = None,
+    ) -> Matched:
+        """κ and the threshold's share of each user, and the shares of the observed pairs, in their order."""
+        ...
+
+
+def passes_over(
+    scores: Factors | ScoreFunction,
+    marginals: Marginals,
+    gamma: float,
+    memory: float,
+    device: str = "cpu",
+    precision: Precision = "high",
+    *,
+    in_double: bool = False,
+) -> Passes:
+    """Scores over γ on a device, or in blocks on the CPU; every argument checked.
+
+    A function's scores come to the CPU, and stay there.
+    """
+    one_of("precision", precision, ("high", "fast", "double"))
+    in_double = in_double or precision == "double"
+    blocks = blocks_of(scores, marginals, gamma, memory, in_double=in_double)
+    n_users, n_items = marginals.shape
+    where = device_for(device, float(n_users) * n_items)
+    if where is None or not isinstance(blocks.scores, ScaledFactors):
+        return OnCpu(blocks)
+    from prorec.transport.device import OnDevice
+
+    return OnDevice(blocks, where, "double" if in_double else precision)
+
+
+class OnCpu:
+    """Passes on all cores, in blocks."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+        self.n_steps = len(blocks.rows)
+
+    def log_sums(self, progress: Progress | None = None) -> tuple[Vector, Vector]:
+        """Sums by user and by item, see `Passes`."""
+        return self._both_sums(partial(sum_block, self.blocks.scores), progress)
+
+    def scaled_log_sums(
+        self, item_potential: Vector, user_log_mass: Vector, progress: Progress | None = None
+    ) -> tuple[Vector, Vector]:
+        """Sums for both halves of a Sinkhorn iteration, see `Passes`."""
+
+        def work(rows: Rows, room: Room) -> tuple[Vector, Vector]:
+            return scale_block(self.blocks.scores, rows, room, item_potential, user_log_mass[rows])
+
+        return self._both_sums(work, progress)
+
+    def _both_sums(
+        self, work: Callable[[Rows, Room], tuple[Vector, Vector]], progress: Progress | None
+    ) -> tuple[Vector, Vector]:
+        n_users, n_items = self.blocks.scores.shape
+        by_user, by_item = np.empty(n_users), np.full(n_items, -np.inf)
+        for rows, (row_sums, column_sums) in self.blocks.each(work, progress):
+            by_user[rows] = row_sums
+            np.logaddexp(by_item, column_sums, out=by_item)
+        return by_user, by_item
+
+    def match(
+        self,
+        user_potential: Vector,
+        item_potential: Vector,
+        k: int,
+        observed: csr_array,
+        progress: Progress | None = None,
+    ) -> Matched:
+        """Thresholds and shares, see `Passes`."""
+
+        def work(rows: Rows, room: Room) -> Matched:
+            return match_block(self.blocks.scores, rows, room, user_potential[rows], item_potential, k, observed[rows])
+
+        n_users = self.blocks.scores.shape[0]
+        kappa, threshold = np.empty(n_users, dtype=np.int64), np.empty(n_users, dtype=np.float32)
+        shares = np.empty(observed.nnz, dtype=np.float32)
+        for rows, (of_rows, value, of_pairs) in self.blocks.each(work, progress):
+            kappa[rows], threshold[rows] = of_rows, value
+            shares[places_of(observed.indptr, rows)] = of_pairs
+        return kappa, threshold, shares
+
+
+def places_of(indptr: NDArray[Any], rows: Rows) -> NDArray[np.intp]:
+    """Where the entries of some rows of a sparse matrix lie, row after row."""
+    counts = indptr[rows + 1] - indptr[rows]
+    ends = np.cumsum(counts)
+    return np.repeat(indptr[rows] - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
