@@ -24,6 +24,26 @@ from prorec.transport.passes import OnCpu
 
 YAHOO = 1_948_882, 46_110, 48_817_561
 GAMMA, BETA, LAM = 0.1, 20.0, 0.5
+SUMS_TILES = (
+    (128, 128, 8, 3),
+    (128, 128, 8, 2),
+    (128, 64, 4, 3),
+    (64, 128, 4, 3),
+    (64, 64, 4, 3),
+    (128, 64, 8, 3),
+    (64, 64, 4, 2),
+    (256, 64, 8, 3),
+    (128, 64, 4, 2),
+)
+SURVEY_TILES = (
+    (64, 64, 4, 3),
+    (128, 64, 8, 3),
+    (64, 32, 4, 3),
+    (128, 64, 8, 2),
+    (64, 64, 4, 2),
+    (128, 32, 8, 3),
+    (128, 32, 4, 3),
+)
 
 
 def main() -> None:
@@ -35,6 +55,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--tune", action="store_true", help="try other tiles")
     given = parser.parse_args()
     device = torch.device("cuda")
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
@@ -42,6 +63,8 @@ def main() -> None:
     ceilings = measured_ceilings(device)
     factors, observed = made(given.users, given.items, given.clicks, given.width, device)
     print(factors, f"{observed.nnz:,} interactions", flush=True)
+    if given.tune:
+        tune(factors, observed, device)
     times = measure(factors, observed, device, given.runs)
     pairs = float(given.users) * given.items
     for name, seconds, detail in rows(times, ceilings, pairs, given.width):
@@ -150,6 +173,40 @@ def measure(factors: Factors, observed: csr_array, device: torch.device, runs: i
         lambda: passes.scaled_log_sums(marginals.log_items, marginals.log_users), max(1, runs // 2)
     )
     return seconds
+
+
+def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
+    """Each kernel with other tiles, on an eighth of the users."""
+    n_users = len(factors.users) // 8
+    factors = Factors(factors.users[:n_users], factors.items)
+    observed = csr_array(observed[:n_users])
+    marginals = transport.Marginals.popularity(observed)
+    passes = on_device.OnDevice(blocks_of(factors, marginals, GAMMA, MEMORY), device)
+    by_user, by_item = passes.log_sums()
+    potentials = marginals.log_users - by_user, marginals.log_items - by_item
+    usual = on_device._tiles
+
+    def trial(kernel: str, label: str, work: Callable[[], Any]) -> None:
+        try:
+            work()
+            found = kernel_times(work)
+            print(label, {name: round(8 * seconds, 4) for name, seconds in found.items() if name == kernel}, flush=True)
+        except Exception as error:  # too many registers or too much shared memory
+            print(label, "cannot be:", str(error)[:100], flush=True)
+
+    for users, items, warps, stages in SUMS_TILES:
+        tiles = on_device._Tiles(users, items, {"num_warps": warps, "num_stages": stages})
+        on_device._tiles = lambda kernel, width, tiles=tiles: tiles if kernel == "sums" else usual(kernel, width)
+        trial("sums", f"sums {tiles}", passes.log_sums)
+    for users, items, warps, stages in SURVEY_TILES:
+        tiles = on_device._Tiles(users, items, {"num_warps": warps, "num_stages": stages})
+        on_device._tiles = lambda kernel, width, tiles=tiles: tiles if kernel == "survey" else usual(kernel, width)
+        trial("survey", f"survey {tiles}", lambda: list(passes.matched(*potentials, 0, observed)))
+    on_device._tiles = usual
+    for step, warps in ((64, 4), (32, 4), (128, 4), (64, 2), (64, 8), (32, 2), (128, 8), (16, 1)):
+        on_device._STEP, on_device._SETTLE_WARPS = step, warps
+        trial("settle", f"settle {step} {warps}", lambda: list(passes.matched(*potentials, 0, observed)))
+    on_device._STEP, on_device._SETTLE_WARPS = 64, 4
 
 
 def kernel_times(work: Callable[[], Any]) -> dict[str, float]:

@@ -26,6 +26,7 @@ from prorec.transport.scores import ScaledFactors
 
 try:
     import triton
+    from triton.tools.tensor_descriptor import TensorDescriptor
 
     from prorec.transport.kernels import certificate, cuda
 except ImportError:  # a build of PyTorch for a device that Triton does not know
@@ -38,6 +39,8 @@ _WIDEST = 256  # factors of one user and item that the fused kernels hold at onc
 _SAMPLED = 1024
 _ROOM = 2048  # values that each of the four threads of a row may collect
 _STEP = 64
+_LOOKS = 6
+_SETTLE_WARPS = 4
 _MOST_ROWS = 1 << 17
 _PAIRS = 32
 _SMALLEST = 2.0**-80  # a row that sums up to less may have lost digits
@@ -212,9 +215,9 @@ class OnDevice:
         row_sums = torch.empty((n_tiles, n_users), dtype=torch.float32, device=self._device)
         column_sums = torch.empty((n_splits, n_items), dtype=torch.float32, device=self._device)
         cuda.sums[(n_tiles, n_splits)](
-            *users, self._v_hi, self._v_lo, self._fused_bias, of_items, f, row_sums, column_sums, n_users, n_items,
-            per_split,
-            self._link_scale, **self._constants(users), BM=tiles.users, BN=tiles.items, **tiles.how,
+            *_described(users, tiles.users), self._v_hi, self._v_lo, self._fused_bias, of_items, f, row_sums,
+            column_sums, n_users, n_items, per_split, self._link_scale, **self._constants(users), BM=tiles.users,
+            BN=tiles.items, **tiles.how,
         )  # fmt: skip
         by_user = torch.log(row_sums.sum(dim=0, dtype=torch.float64)) + top_item - f.double() / _LOG2_E
         by_item = torch.log(column_sums.sum(dim=0, dtype=torch.float64))[: self.shape[1]] + top_user
@@ -256,8 +259,7 @@ class OnDevice:
         in_double = self._tensor(self._in_double[begin:end])
         doubtful = in_double | ~(split.total > _SMALLEST)
         again = torch.nonzero(~split.is_settled & ~doubtful)[:, 0]
-        self.tally["by the first window"] += end - begin - split.n_second - len(again)
-        self.tally["by the second"] += split.n_second
+        self.tally["rows"] += end - begin
         self.tally["by sorting"] += len(again)
         values = torch.empty(len(rows), dtype=torch.float32, device=self._device)
         if len(rows):
@@ -419,26 +421,32 @@ class _Split:
         self.kappa = torch.zeros(n_rows, dtype=torch.int64, device=device)
         self.threshold = torch.zeros(n_rows, dtype=torch.float32, device=device)
         self._best = torch.zeros(n_rows, dtype=torch.float64, device=device)
-        centre, cuts, low, high = self._guessed(everyone)
-        found = self._look(everyone, centre, cuts, low, high)
+        centre, cuts, window = self._guessed(everyone)
+        found, searched = self._look(everyone, centre, cuts, window)
         self.total = passes.shape[1] * centre.double() + found.total.double()
         # Values that are equal but for rounding have nothing to be split by.
         is_flat = found.top.double() * passes.shape[1] - found.total.double() <= 1e-7 * self.total
         self.kappa[is_flat], self.threshold[is_flat] = 1, (found.top + centre)[is_flat]
-        still = certificate.still_open(found, low, high, self._best)
-        is_left = still.rows & (self.kappa > 0) & ~is_flat
-        self.n_second = 0
-        if bool(is_left.any()):
-            left = torch.nonzero(is_left)[:, 0]
-            low, high = still.low[left], still.high[left]
-            again = self._look(left.int(), centre[left], cuts[left], low, high)
-            still_left = certificate.still_open(again, torch.full_like(low, torch.inf), high, self._best[left])
-            inside = (still_left.low >= low) & (still_left.high <= high) & self._is_complete
-            is_left[left] = still_left.rows & ~inside
-            self.n_second = int((~is_left[left]).sum())
-        self.is_settled = (self.kappa > 0) & ~is_left
+        self.is_settled = is_flat.clone()
+        rows = torch.nonzero(~is_flat)[:, 0]
+        found, searched, known = found.of(rows), searched.of(rows), self._best[rows]
+        endless = torch.full_like(known, torch.inf)
+        left = certificate.still_open(found, searched, certificate.Span(-endless, endless), known)
+        for _ in range(_LOOKS):
+            self.is_settled[rows] = ~left.rows & (self.kappa[rows] > 0)
+            passes.tally["looks"] += len(rows)
+            on = left.rows
+            if not bool(on.any()):
+                break
+            rows, found, span, known = rows[on], found.of(on), left.span.of(on), left.best[on]
+            # What may hold too many values is only cut again.
+            fits = left.n_values[on] <= 0.9 * 4 * _ROOM
+            endless = torch.full_like(span.low, torch.inf)
+            window = certificate.Span(*(torch.where(fits, edge, endless) for edge in span))
+            found, searched = self._look(rows.int(), found.centre, certificate.spread(span, found), window)
+            left = certificate.still_open(found, searched, span, torch.maximum(known, self._best[rows]))
 
-    def _guessed(self, which: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _guessed(self, which: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, certificate.Span]:
         passes, users = self._passes, self._users
         chosen = passes._sampled
         n, n_rows, device = len(chosen), len(which), which.device
@@ -451,12 +459,12 @@ class _Split:
         centre, low, high = (torch.empty(n_rows, dtype=torch.float32, device=device) for _ in range(3))
         cuts = torch.empty((n_rows, cuda.CUTS), dtype=torch.float32, device=device)
         cuda.guess[(n_rows,)](values, centre, cuts, low, high, passes.shape[1], 4 * _ROOM, N=n)
-        return centre, cuts, low, high
+        return centre, cuts, certificate.Span(low, high)
 
     def _look(
-        self, which: torch.Tensor, centre: torch.Tensor, cuts: torch.Tensor, low: torch.Tensor, high: torch.Tensor
-    ) -> certificate.Surveyed:
-        """Survey some rows, and take over what is best within their windows."""
+        self, which: torch.Tensor, centre: torch.Tensor, cuts: torch.Tensor, window: certificate.Span
+    ) -> tuple[certificate.Surveyed, certificate.Span]:
+        """Survey some rows and take over what is best within their windows; what was found, and where all was seen."""
         passes, users = self._passes, self._users
         n_rows, device, n_items = len(which), which.device, len(passes._v_hi)
         found = torch.empty((n_rows, cuda.SUMS + cuda.CUTS), dtype=torch.float32, device=device)
@@ -464,9 +472,9 @@ class _Split:
         counts = torch.empty((n_rows, 4), dtype=torch.int32, device=device)
         tiles = _tiles("survey", users.hi.shape[1])
         cuda.survey[(-(-n_rows // tiles.users),)](
-            *users, passes._v_hi, passes._v_lo, passes._fused_bias, self._a, self._b, centre, cuts, low, high, found,
-            collected, counts, which, n_rows, n_items, passes._link_scale, **passes._constants(users), BM=tiles.users,
-            BN=tiles.items, ROOM=_ROOM, INTERPRETED=_interpreted(), **tiles.how,
+            *users, *_described((passes._v_hi, passes._v_lo), tiles.items), passes._fused_bias, self._a, self._b,
+            centre, cuts, *window, found, collected, counts, which, n_rows, n_items, passes._link_scale,
+            **passes._constants(users), BM=tiles.users, BN=tiles.items, ROOM=_ROOM, INTERPRETED=_interpreted(), **tiles.how,
         )  # fmt: skip
         # What fills up the last tile is no item, but has been added up as a value of 0.
         none = n_items - passes.shape[1]
@@ -477,16 +485,18 @@ class _Split:
         best = torch.empty(n_rows, dtype=torch.float64, device=device)
         spare = torch.empty((n_rows, cuda.FEW.value), dtype=torch.float32, device=device)
         cuda.settle[(n_rows,)](
-            collected, counts, centre, low, high, found, spare, kappa, threshold, best, passes.shape[1],
-            ROOM=_ROOM, STEP=_STEP,
+            collected, counts, centre, *window, found, spare, kappa, threshold, best, passes.shape[1],
+            ROOM=_ROOM, STEP=_STEP, num_warps=_SETTLE_WARPS,
         )  # fmt: skip
-        self._is_complete = (counts <= _ROOM).all(dim=1)
         rows = which.long()
         is_better = (kappa > 0) & (best > self._best[rows])
         self.kappa[rows] = torch.where(is_better, kappa, self.kappa[rows])
         self.threshold[rows] = torch.where(is_better, threshold + centre, self.threshold[rows])
         self._best[rows] = torch.where(is_better, best, self._best[rows])
-        return certificate.Surveyed(centre, cuts, distances, found[:, 0], found[:, 1], passes.shape[1])
+        endless = torch.full_like(centre, torch.inf)
+        low = torch.where(kappa >= 0, window.low, endless)
+        searched = certificate.Span(low, torch.where(kappa >= 0, window.high, -endless))
+        return certificate.Surveyed(centre, cuts, distances, found[:, 0], found[:, 1], passes.shape[1]), searched
 
 
 class _Copies:
@@ -537,6 +547,11 @@ class _Copies:
 def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     hi = values.half()
     return hi, (values - hi.float()).half()
+
+
+def _described(halves: tuple[torch.Tensor, torch.Tensor], rows: int) -> list[Any]:
+    """Both as tensor descriptors, which are read so many rows at a time."""
+    return [TensorDescriptor.from_tensor(each, [rows, each.shape[1]]) for each in halves]
 
 
 def _pairs_of(chosen: torch.Tensor, rows: torch.Tensor, n_rows: int) -> tuple[torch.Tensor, torch.Tensor]:

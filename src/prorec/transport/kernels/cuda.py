@@ -19,8 +19,8 @@ import triton.language as tl
 
 CUTS = 8
 """In a survey of a row: four from the highest down to the window's upper edge, four from its lower edge down."""
-SUMS = 4
-"""What else a survey finds: the sum, the largest value, the sum and the number of those above the window."""
+SUMS = 5
+"""What else a survey finds: the sum, the largest value; sum, number and least of those above the window."""
 BUCKETS = tl.constexpr(16)
 FEW = tl.constexpr(512)
 """So many values are sorted; of more, those that cannot be the threshold are ruled out first."""
@@ -37,6 +37,11 @@ def _by_lane(x, BM: tl.constexpr, BN: tl.constexpr):
 @triton.jit
 def _largest_by_lane(x, BM: tl.constexpr, BN: tl.constexpr):
     return tl.max(tl.max(tl.reshape(x, [BM, BN // 8, 4, 2]), axis=3), axis=1)
+
+
+@triton.jit
+def _least_by_lane(x, BM: tl.constexpr, BN: tl.constexpr):
+    return tl.min(tl.min(tl.reshape(x, [BM, BN // 8, 4, 2]), axis=3), axis=1)
 
 
 @triton.jit
@@ -108,7 +113,8 @@ def sums(
 ):  # fmt: skip
     """Sums of 2^(x_ij + g_j + f_i), by user for each tile of items, and by item for each part of the users.
 
-    A program keeps its items and goes over users, so that columns are added up where they are.
+    A program keeps its items and goes over users, so that columns are added up where they are. Users come as tensor
+    descriptors: what the hardware copies by itself needs no fence before it is multiplied.
     """
     tile, split = tl.program_id(0), tl.program_id(1)
     k = tl.arange(0, D)
@@ -123,10 +129,7 @@ def sums(
         rows = i + tl.arange(0, BM)
         valid = rows < end
         f = tl.load(user_offset + rows, mask=valid, other=float("-inf"))
-        at = rows[:, None] * D + k[None, :]
-        a_hi = tl.load(u_hi + at, mask=valid[:, None], other=0.0)
-        a_lo = tl.load(u_lo + at, mask=valid[:, None], other=0.0)
-        x = _linked(_product(a_hi, a_lo, b_hi, b_lo, SPLIT), b, scale, SIGMOID)
+        x = _linked(_product(u_hi.load([i, 0]), u_lo.load([i, 0]), b_hi, b_lo, SPLIT), b, scale, SIGMOID)
         value = tl.exp2(x + g[None, :] + f[:, None])
         by_item += value
         by_user = tl.sum(_by_lane(value, BM, BN), axis=1)
@@ -220,8 +223,8 @@ def survey(
 ):  # fmt: skip
     """Go over whole rows: collect the values within each row's window, and add up what proves that it is the right one.
 
-    With w = v − centre: Σ w, the largest w, sum and number of those ≥ `high`, and Σ |w − c| for each cut c. Items that
-    are none have a value of 0, for which the caller allows.
+    With w = v − centre: Σ w, the largest w; sum, number and least of those ≥ `high`; and Σ |w − c| for each cut c.
+    Items that are none have a value of 0, for which the caller allows. Items' factors come as tensor descriptors.
     """
     k = tl.arange(0, D)
     lane = tl.arange(0, 4)
@@ -243,6 +246,7 @@ def survey(
     top = tl.full([BM, 4], float("-inf"), tl.float32)
     above = tl.zeros([BM, 4], tl.float32)
     n_above = tl.zeros([BM, 4], tl.float32)
+    least = tl.full([BM, 4], float("inf"), tl.float32)
     n_taken = tl.zeros([BM, 4], tl.int32)
     target = collected + (place[:, None].to(tl.int64) * 4 + lane[None, :]) * ROOM
     lowers = tl.broadcast_to(lower[:, None], [BM, 4])
@@ -250,8 +254,7 @@ def survey(
     for j in range(0, n_items, BN):
         columns = j + tl.arange(0, BN)
         b, of_item = tl.load(bias + columns), tl.load(item_potential + columns)
-        b_at = columns[:, None] * D + k[None, :]
-        product = _product(a_hi, a_lo, tl.load(v_hi + b_at), tl.load(v_lo + b_at), SPLIT)
+        product = _product(a_hi, a_lo, v_hi.load([j, 0]), v_lo.load([j, 0]), SPLIT)
         x = _linked(product, b, scale, SIGMOID)
         w = tl.exp2(x + tl.maximum(of_item[None, :], of_user[:, None])) - middle[:, None]
         total += _by_lane(w, BM, BN)
@@ -260,6 +263,7 @@ def survey(
         for c in tl.static_range(_CUTS):
             new = new + (distances[c] + _by_lane(tl.abs(w - cut[c][:, None]), BM, BN),)
         distances = new
+        least = tl.minimum(least, _least_by_lane(tl.where(w >= upper[:, None], w, float("inf")), BM, BN))
         is_above = (w >= upper[:, None]).to(tl.float32)
         above += _by_lane(w * is_above, BM, BN)
         n_above += _by_lane(is_above, BM, BN)
@@ -273,8 +277,9 @@ def survey(
     tl.store(out + 1, tl.max(top, axis=1), mask=valid)
     tl.store(out + 2, tl.sum(above, axis=1), mask=valid)
     tl.store(out + 3, tl.sum(n_above, axis=1), mask=valid)
+    tl.store(out + 4, tl.min(least, axis=1), mask=valid)
     for c in tl.static_range(_CUTS):
-        tl.store(out + 4 + c, tl.sum(distances[c], axis=1), mask=valid)
+        tl.store(out + _SUMS + c, tl.sum(distances[c], axis=1), mask=valid)
     tl.store(counts + place[:, None] * 4 + lane[None, :], n_taken, mask=valid[:, None])
 
 
@@ -291,6 +296,8 @@ def settle(
     ROOM: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """The best split within each row's window: κ, the threshold's distance from the centre, and its gain.
+
+    κ is 0 where a window is empty, and −1 where it has more values than there was room for.
 
     Values are put into buckets, and buckets in which no split can be as good as the best one found are ruled out
     (`split.py` says why), until few enough are left to sort.
@@ -310,7 +317,9 @@ def settle(
     upper = tl.minimum(tl.load(high + row), tl.load(out + 1) + 1e-6 * tl.abs(tl.load(out + 1) + middle) + 1e-37)
     upper = tl.maximum(upper, lower)
     count, total = tl.load(out + 3).to(tl.float64), tl.load(out + 2).to(tl.float64)
-    best = tl.zeros([], tl.float64)
+    # The split just above the window counts as within it.
+    n_above, gain_above = count, _gain(count, total - count * mean, n)
+    best = gain_above
     rounds = 0
     while (n_left > FEW) & (rounds < 8):
         rounds += 1
@@ -319,15 +328,17 @@ def settle(
         ratio = tl.log2(first / last) / BUCKETS
         edge_above = tl.where(bucket == 0, upper, first * tl.exp2(-ratio * bucket) - middle)
         edge_below = tl.where(bucket == BUCKETS - 1, lower, first * tl.exp2(-ratio * (bucket + 1)) - middle)
-        n_in = tl.zeros([BUCKETS], tl.float64)
-        sum_in = tl.zeros([BUCKETS], tl.float64)
+        counted = tl.zeros([4 * STEP, BUCKETS], tl.float32)
+        summed = tl.zeros([4 * STEP, BUCKETS], tl.float32)
         for i in range(0, longest, STEP):
             at = i + step[None, :]
             is_there = at < tl.minimum(n_taken, ROOM)[:, None]
             w = tl.reshape(tl.load(here + at, mask=is_there, other=float("-inf")), [4 * STEP])
             is_in = (w[:, None] >= edge_below[None, :]) & (w[:, None] < edge_above[None, :])
-            n_in += tl.sum(is_in.to(tl.float32), axis=0).to(tl.float64)
-            sum_in += tl.sum(tl.where(is_in, w[:, None], 0.0), axis=0).to(tl.float64)
+            counted += is_in.to(tl.float32)
+            summed += tl.where(is_in, w[:, None], 0.0)
+        n_in = tl.sum(counted, axis=0).to(tl.float64)
+        sum_in = tl.sum(summed.to(tl.float64), axis=0)
         n_upto, sum_upto = count + tl.cumsum(n_in, axis=0), total + tl.cumsum(sum_in, axis=0)
         best = tl.maximum(best, tl.max(_gain(n_upto, sum_upto - n_upto * mean, n), axis=0))
         n_before, sum_before = n_upto - n_in, sum_upto - sum_in
@@ -366,10 +377,14 @@ def settle(
     gain = tl.where(inside, gain, -1.0)
     best = tl.max(gain, axis=0)
     chosen = tl.min(tl.where(gain >= best * (1 - 1e-13), few, FEW), axis=0)  # among equals, the smallest κ
-    is_settled = (n_kept > 0) & (n_kept <= FEW) & (tl.max(n_taken, axis=0) <= ROOM)
-    tl.store(kappa + row, tl.where(is_settled, count.to(tl.int64) + chosen + 1, 0))
-    tl.store(threshold + row, tl.sum(tl.where(few == chosen, w, 0.0), axis=0))
-    tl.store(best_gain + row, tl.where(is_settled, best, 0.0))
+    is_settled = (n_kept <= FEW) & (tl.max(n_taken, axis=0) <= ROOM)
+    is_above = gain_above >= best * (1 - 1e-13)
+    result = tl.where(is_above, n_above.to(tl.int64), count.to(tl.int64) + chosen + 1)
+    result = tl.where((n_kept > 0) | (n_above > 0), result, 0)
+    value = tl.where(is_above, tl.load(out + 4), tl.sum(tl.where(few == chosen, w, 0.0), axis=0))
+    tl.store(kappa + row, tl.where(is_settled, result, -1))
+    tl.store(threshold + row, value)
+    tl.store(best_gain + row, tl.where(is_settled & (result > 0), tl.maximum(best, gain_above), 0.0))
 
 
 @triton.jit
