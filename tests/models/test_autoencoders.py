@@ -174,7 +174,7 @@ def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         ({"learning_rate": 0}, "learning_rate must be above 0"),
         ({"loss": "mse"}, "loss must be one of 'ce', 't-ce', 'r-ce', got 'mse'"),
         ({"drop_rate": 2}, "drop_rate must be"),
-        ({"device": "abacus"}, "device must be 'cpu', 'cuda' or 'auto'; 'abacus' cannot be used"),
+        ({"device": "abacus"}, "device must be 'auto', 'cpu' or 'cuda'; 'abacus' cannot be used"),
         ({"rank": 0}, "rank must be"),
         ({"learning_rate": 1e30}, "the loss is no longer finite in epoch .*: learning_rate is too large"),
     ],

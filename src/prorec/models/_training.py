@@ -178,8 +178,8 @@ def train(
     show_progress: bool,
 ) -> list[dict[str, float]]:
     """Train in place; what happened in each epoch."""
-    device = _device(model.device)
     matrix = known.matrix
+    device = device_of(model, matrix.shape)
     inputs = normalised(matrix) if network.is_multinomial else matrix
     network.to(device)
     # The gradient of ζ·‖θ‖² is 2ζθ: Adam adds it without building the squares.
@@ -213,6 +213,11 @@ def train(
             bar.update(task, advance=1, description=f"loss {report['loss']:.4f}")
     state.take_best()
     return state.history
+
+
+def device_of(model: _Autoencoder, shape: tuple[int, int]) -> torch.device:
+    """Where to train; PyTorch's own CPU, where that of everything else is none of PyTorch's."""
+    return model._device(shape) or torch.device("cpu")
 
 
 def _loss(model: _Autoencoder, network: Network, batch: Batch, done: float, epoch: int) -> torch.Tensor:
@@ -340,14 +345,3 @@ def _ndcg(model: _Autoencoder, network: Network, known: Interactions, validation
         _top.top_k(scores, 10, ranked[begin : begin + 512], best[begin : begin + 512])
     values = ranking_metrics(ranked, validation.matrix[rows], (10,), "standard")["ndcg@10"]
     return float(values.mean())
-
-
-def _device(name: str) -> Any:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        float(torch.ones(1, device=device))
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise InputError(f"device must be 'cpu', 'cuda' or 'auto'; {name!r} cannot be used: {error}") from None
-    return device

@@ -49,8 +49,8 @@ class _Autoencoder(Model):
     """r-ce: how strongly the model's sureness counts."""
     patience: int = 10
     """With a validation part: stop after so many epochs without a better NDCG@10, and keep the best."""
-    device: str = "cpu"
-    """`cpu`, `cuda`, or `auto` for a GPU if there is one."""
+    device: str = field(default="auto", compare=False)
+    """Where to train and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
     seed: int = 0
     """Of initial parameters, order of users and corruption; on one device, the same seed gives the same model."""
     history_: list[dict[str, float]] = field(init=False, repr=False, compare=False, default_factory=list)
@@ -117,6 +117,7 @@ class _Autoencoder(Model):
         number("reweight_power", self.reweight_power, 0)
         whole("patience", self.patience, 1)
         whole("seed", self.seed, 0)
+        self._device(shape)
 
 
 def _check_validation(validation: Any, known: Interactions) -> None:
