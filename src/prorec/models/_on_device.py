@@ -94,15 +94,15 @@ class Sparse:
 
     def times(self, dense: Dense) -> Dense:
         """Matrix @ dense, in the precision of the matrix."""
-        return sums_of_rows(self._here(dense), self.pattern.indices, self.pattern.begins, self.values)
+        return sums_of_rows(self.here(dense).contiguous(), self.pattern.indices, self.pattern.begins, self.values)
 
     def transposed_times(self, dense: Dense) -> Dense:
         """Matrix.T @ dense."""
         return self.transposed.times(dense)
 
-    def squared_times(self, dense: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Matrix.T @ matrix @ dense; what is in between, a row for each user, stays on the device."""
-        return to_host(self.transposed_times(self.times(dense)))
+    def squared_times(self, dense: Dense) -> Dense:
+        """Matrix.T @ matrix @ dense."""
+        return self.transposed_times(self.times(dense))
 
     def lengths_times(self, dense: NDArray[np.float32]) -> NDArray[np.float64]:
         """Lengths of the columns of matrix @ dense."""
@@ -162,6 +162,13 @@ class Sparse:
         values = tensor(factors, self.device)[self.pattern.indices] * self.values
         return Sparse(self.pattern, values.to(self.values.dtype))
 
+    def unit_rows(self) -> Sparse:
+        """Each row over its length, rows of zeros as they are."""
+        everything = torch.arange(len(self.values), dtype=self.pattern.indices.dtype, device=self.device)
+        squares = sums_of_rows(self.values.double().square().reshape(-1, 1), everything, self.pattern.begins).ravel()
+        lengths = torch.where(squares > 0, squares, 1.0).sqrt()
+        return Sparse(self.pattern, (self.values / lengths[self.pattern.rows]).to(self.values.dtype))
+
     def wide(self) -> Sparse:
         """The matrix in double precision."""
         return Sparse(self.pattern, self.values.double())
@@ -171,11 +178,20 @@ class Sparse:
         parts = self.pattern.indptr, self.pattern.indices, self.values
         return f"{self.device} {digest(np.array(self.shape), *(each.cpu().numpy() for each in parts))}"
 
-    def _here(self, dense: Dense) -> torch.Tensor:
-        here: torch.Tensor = tensor(dense, self.device) if isinstance(dense, np.ndarray) else dense
-        return here.to(self.values.dtype).contiguous()
+    # Of dense matrices.
 
-    # Of dense matrices, which `OnHost` has as numpy's.
+    def room(self, n_rows: int, n_columns: int) -> Dense:
+        """For columns that are filled in one after the other."""
+        return torch.empty((n_rows, n_columns), device=self.device)
+
+    def here(self, dense: Dense) -> torch.Tensor:
+        """On the device, in the precision of the matrix; there to be read only, if it was numpy's."""
+        moved: torch.Tensor = tensor(dense, self.device) if isinstance(dense, np.ndarray) else dense
+        return moved.to(self.values.dtype)
+
+    def lengths(self, dense: Dense) -> Dense:
+        """Of the columns."""
+        return torch.linalg.vector_norm(dense, dim=0)
 
     def products(self, dense: Dense) -> NDArray[np.float64]:
         """Of columns with each other: dense.T @ dense."""
@@ -213,6 +229,20 @@ def segments(indptr: torch.Tensor) -> list[torch.Tensor]:
     row = torch.repeat_interleave(pieces, output_size=int(above[-1]))
     number = torch.arange(len(row), dtype=indptr.dtype, device=indptr.device) - above[row]
     return [(indptr[row] + number * _SEGMENT).to(indptr.dtype), *segments(above)]
+
+
+def entries_of(
+    rows: NDArray[np.int64], indptr: NDArray[Any], device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor, NDArray[np.int64]]:
+    """The entries of some rows: which of the rows each is in, and its place in the matrix; and where the rows begin."""
+    begins = indptr[rows].astype(np.int64)
+    lengths = indptr[rows + 1] - begins
+    ends = np.concatenate(([0], lengths.cumsum()))
+    numbers = torch.arange(len(rows), device=device)
+    row = numbers.repeat_interleave(tensor(lengths, device), output_size=int(ends[-1]))
+    # An entry's place in the matrix is its place among these, and how far the row's beginning is from there.
+    places = torch.arange(len(row), device=device) + tensor(begins - ends[:-1], device)[row]
+    return row, places, ends
 
 
 def products(dense: torch.Tensor) -> torch.Tensor:

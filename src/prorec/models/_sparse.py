@@ -43,7 +43,7 @@ class OnHost:
         """Matrix.T @ dense."""
         return times(self.transposed, dense)
 
-    def squared_times(self, dense: NDArray[np.float32]) -> NDArray[np.float32]:
+    def squared_times(self, dense: Dense) -> Dense:
         """Matrix.T @ matrix @ dense."""
         return times(self.transposed, times(self.matrix, dense))
 
@@ -93,6 +93,18 @@ class OnHost:
         return OnHost(csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.shape))
 
     # Of dense matrices.
+
+    def room(self, n_rows: int, n_columns: int) -> Dense:
+        """For columns that are filled in one after the other."""
+        return np.empty((n_rows, n_columns), dtype=np.float32, order="F")
+
+    def here(self, dense: NDArray[np.float32]) -> Dense:
+        """Of numpy's, as it is needed here: as it is."""
+        return dense
+
+    def lengths(self, dense: Dense) -> Dense:
+        """Of the columns."""
+        return np.linalg.norm(dense, axis=0)
 
     def products(self, dense: Dense) -> NDArray[np.float64]:
         """Of columns with each other: dense.T @ dense."""

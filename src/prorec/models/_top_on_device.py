@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from prorec.models._on_device import in_blocks, tensor, to_host
+from prorec.models._on_device import entries_of, in_blocks, tensor, to_host
 
 _GROUP = 64  # neighbouring items whose largest score is looked at first
 _BLOCK = 2**31  # bytes of scores at a time, and of what is made of them
@@ -84,8 +84,8 @@ class Best:
         if self.popularity is not None and is_unknown.any():
             of_items[tensor(np.flatnonzero(is_unknown), self.device)] = self.popularity
         if self.columns is not None and self.indptr is not None:
-            places = _seen_places(rows, self.indptr, self.columns, scores.shape[1])
-            scores.view(-1)[places] = -torch.inf
+            block_row, places, _ = entries_of(rows, self.indptr, self.device)
+            scores.view(-1)[block_row * scores.shape[1] + self.columns[places]] = -torch.inf
         columns, best = self._best(scores.view(len(rows), self.n_groups, _GROUP))
         is_none = best == -torch.inf
         return columns.masked_fill_(is_none, -1).int(), best.masked_fill_(is_none, 0)
@@ -125,17 +125,3 @@ def _picked(users: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.f
     first = int(rows[0])
     is_range = bool((rows == np.arange(first, first + len(rows))).all())
     return users[first : first + len(rows)] if is_range else users[rows]
-
-
-def _seen_places(rows: NDArray[np.int64], indptr: NDArray[np.int32], columns: torch.Tensor, width: int) -> torch.Tensor:
-    """Where the entries of rows of a sparse matrix are in a dense block of these rows."""
-    begins = indptr[rows].astype(np.int64)
-    lengths = indptr[rows + 1] - begins
-    ends = lengths.cumsum()
-    n_entries = int(ends[-1])
-    device = columns.device
-    numbers = torch.arange(len(rows), device=device)
-    block_row = numbers.repeat_interleave(tensor(lengths, device), output_size=n_entries)
-    # An entry's place in the matrix is its place in the block, and how far the row's beginning is from there.
-    places = torch.arange(n_entries, device=device) + tensor(begins - ends + lengths, device)[block_row]
-    return block_row * width + columns[places]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from scipy.sparse import csr_array
 
+from prorec._device import memory_on
 from prorec.errors import InputError, number, one_of, whole
 from prorec.interactions import Interactions
 from prorec.models.model import Model, as_interactions
@@ -88,7 +89,8 @@ class _Autoencoder(Model):
         if start is not None:
             network.begin_with(self._start_of(start, known))
         folder = None if checkpoint is None else Path(checkpoint)
-        self.history_ = _training.train(self, network, known, validation, folder, show_progress=show_progress)
+        with memory_on(self._device(known.matrix.shape), f"{type(self).__name__}, in batches of this size,"):
+            self.history_ = _training.train(self, network, known, validation, folder, show_progress=show_progress)
         learned = self._arrays_of(network.arrays(), known.matrix)
         self._check_finite(learned)
         self.learned_, self.interactions_ = learned, known

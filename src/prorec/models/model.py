@@ -261,6 +261,8 @@ class Model:
     def _positions(self, role: str, ids: Any, advice: str = "") -> NDArray[np.int64]:
         """Rows of users or columns of items; each must be known."""
         known = self.interactions_
+        if ids is (known.users if role == "user" else known.items):  # everybody, as often
+            return np.arange(len(ids))
         ids = _listed(f"{role}s", ids)
         places = known.user_positions(ids) if role == "user" else known.item_positions(ids)
         if (places < 0).any():

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from prorec._parallel import one_blas_thread
 from prorec._random import generator
 from prorec.errors import whole
-from prorec.models._sparse import OnHost, held, times
+from prorec.models._sparse import Dense, OnHost, held, times
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
 
@@ -90,8 +90,6 @@ def _decomposed(matrix: OnHost | Sparse, rank: int, seed: int) -> Decomposition:
     By a block Krylov space of XᵀX from a random start (Musco and Musco 2015): the best vectors in the span of Q, XᵀXQ,
     (XᵀX)²Q, … are far better than the last power alone. Matrices are decomposed exactly where that takes no longer.
     Each vector's sign is such that its largest entry is positive; a singular value of 0 has a vector of zeros.
-
-    On a device, only the products with X are done there: vectors of the items' side are few and short enough to travel.
     """
     n_users, n_items = matrix.shape
     largest = matrix.largest()
@@ -104,8 +102,9 @@ def _decomposed(matrix: OnHost | Sparse, rank: int, seed: int) -> Decomposition:
         with one_blas_thread() if isinstance(matrix, OnHost) else nullcontext():
             basis, image = _krylov(matrix, rank + _EXTRA, seed)
             # Within that space, the singular vectors are the eigenvectors of a small matrix.
-            rotation = _largest((basis.T @ image).astype(np.float64), min(rank, basis.shape[1]))[1]
-            vectors = basis @ rotation.astype(np.float32)
+            within = matrix.to_host(basis.T @ image).astype(np.float64)
+            rotation = _largest(within, min(rank, basis.shape[1]))[1]
+            vectors = matrix.to_host(basis @ matrix.here(rotation.astype(np.float32)))
         vectors = np.pad(vectors, ((0, 0), (0, rank - vectors.shape[1])))
     vectors = np.ascontiguousarray(vectors)
     values = matrix.lengths_times(vectors)
@@ -125,26 +124,27 @@ def _is_small(n_users: int, n_items: int, width: int) -> bool:
     return n <= width or (n <= _LARGEST_EXACT and n**3 <= 1.5 * n_items * width**2)
 
 
-def _krylov(matrix: OnHost | Sparse, width: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _krylov(matrix: OnHost | Sparse, width: int, seed: int) -> tuple[Dense, Dense]:
     """An orthonormal basis of Q, XᵀXQ, (XᵀX)²Q, …, and XᵀX times it."""
     n_items = matrix.shape[1]
-    basis, image = (np.empty((n_items, _BLOCKS * width), dtype=np.float32, order="F") for _ in range(2))
-    new = generator(seed).standard_normal((n_items, width), dtype=np.float32)
+    basis, image = (matrix.room(n_items, _BLOCKS * width) for _ in range(2))
+    new = matrix.here(generator(seed).standard_normal((n_items, width), dtype=np.float32))
     known = 0
     for _ in range(_BLOCKS):
         before = basis[:, :known]
-        new /= np.maximum(np.linalg.norm(new, axis=0), np.float32(1e-30))
+        new /= matrix.lengths(new).clip(1e-30)
         for attempt in range(2):
             overlap = before.T @ new
-            if attempt and np.abs(overlap).max(initial=0) < 1e-4:
+            if attempt and np.abs(matrix.to_host(overlap)).max(initial=0) < 1e-4:
                 break  # the second time is for what rounding left over
             new -= before @ overlap
-            new = _orthonormal(new)
+            new = _orthonormal(matrix, new)
         if not new.shape[1]:
             break
         part = slice(known, known + new.shape[1])
-        basis[:, part], image[:, part] = new, matrix.squared_times(new)
-        new, known = image[:, part].copy(), part.stop
+        basis[:, part] = new
+        new = matrix.squared_times(new)
+        image[:, part], known = new, part.stop
     return basis[:, :known], image[:, :known]
 
 
@@ -164,11 +164,11 @@ def _largest(symmetric: NDArray[np.float64], rank: int) -> tuple[NDArray[np.floa
     return values[::-1].copy(), vectors[:, ::-1].copy()
 
 
-def _orthonormal(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def _orthonormal(matrix: OnHost | Sparse, vectors: Dense) -> Dense:
     """An orthonormal basis of the space of some vectors of about unit length, less directions that are mere rounding.
 
     By the eigenvectors of VᵀV, which are faster to come by than a decomposition of V.
     """
-    values, rotation = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)
+    values, rotation = np.linalg.eigh(matrix.products(vectors))
     kept = values > 1e-8
-    return np.asarray(vectors @ (rotation[:, kept] / np.sqrt(values[kept])).astype(np.float32))
+    return vectors @ matrix.here((rotation[:, kept] / np.sqrt(values[kept])).astype(np.float32))
