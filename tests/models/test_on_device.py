@@ -55,7 +55,8 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
     found = torch.device(request.param)
     monkeypatch.setattr(model_module, "device_for", lambda name, _: None if name == "cpu" else found)
     monkeypatch.setattr(_on_device, "_SEGMENT", 5)
-    monkeypatch.setattr(_on_device, "_BLOCK", 2000)
+    monkeypatch.setattr(_on_device, "_BLOCK", 200)
+    monkeypatch.setattr(_on_device, "_PRODUCT", 16)
     monkeypatch.setattr(_least_squares, "_ENTRIES", 100)
     monkeypatch.setattr(_top_on_device, "_BLOCK", 20_000)
     return found

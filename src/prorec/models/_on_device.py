@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from prorec.models._sparse import Dense
 
 _SEGMENT = 1024  # entries that are summed one after the other; many such sums run side by side
 _BLOCK = 2**27  # numbers in a dense block
+_PRODUCT = 4096  # rows that are multiplied with each other at a time
 
 
 def tensor(array: NDArray[Any], device: torch.device) -> torch.Tensor:
@@ -31,9 +31,19 @@ def tensor(array: NDArray[Any], device: torch.device) -> torch.Tensor:
 
     PyTorch warns of arrays that cannot be written to, such as those of interactions; so it is given a view that could.
     """
-    array = np.ascontiguousarray(array)
-    interface = {**array.__array_interface__, "data": (array.__array_interface__["data"][0], False)}
-    return torch.from_numpy(np.asarray(SimpleNamespace(__array_interface__=interface, lent=array))).to(device)
+    return torch.from_numpy(np.asarray(_Lent(np.ascontiguousarray(array)))).to(device)
+
+
+class _Lent:
+    """An array's memory, said to be writable."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        about = self._array.__array_interface__
+        return {**about, "data": (about["data"][0], False)}
 
 
 class Pattern:
@@ -246,12 +256,15 @@ def entries_of(
 
 
 def products(dense: torch.Tensor) -> torch.Tensor:
-    """dense.T @ dense in double precision, by blocks of rows."""
-    total = torch.zeros((dense.shape[1], dense.shape[1]), dtype=torch.float64, device=dense.device)
-    size = max(1, _BLOCK // max(dense.shape[1], 1))
+    """dense.T @ dense in double precision, by blocks of rows, many of which run side by side."""
+    width = dense.shape[1]
+    total = torch.zeros((width, width), dtype=torch.float64, device=dense.device)
+    size = max(_PRODUCT, _BLOCK // max(width, 1) // _PRODUCT * _PRODUCT)
     for begin in range(0, len(dense), size):
         wide = dense[begin : begin + size].double()
-        total += wide.T @ wide
+        n_whole = len(wide) // _PRODUCT * _PRODUCT
+        blocks, rest = wide[:n_whole].view(-1, _PRODUCT, width), wide[n_whole:]
+        total += (blocks.transpose(1, 2) @ blocks).sum(dim=0) + rest.T @ rest
     return total
 
 
