@@ -57,6 +57,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.device == "cpu-torch":
         model_module.device_for = lambda *_: torch.device("cpu")
+        _training._cuts_there = lambda _: True
     begin = time.perf_counter()
     matrix = made_up(given.users, given.items, given.clicks, given.seed)
     clicks = prorec.Interactions.from_matrix(matrix)
