@@ -142,7 +142,7 @@ def stages() -> Iterator[Stages]:
         (model, "_popularity", "host: popularity"),
         (model_module, "row_sums", "host: who is unknown"),
         (model_module, "_finite", "host: scores are checked"),
-        (nce, "leading_right_vectors", "host: Krylov space, orthogonalised"),
+        (nce, "leading_right_vectors", "Krylov space: dense, and eigenvectors"),
         (nce, "cho_solve", "host: ridge regression"),
         (_on_device, "tensor", "transfer: to the device"),
         (_top_on_device, "tensor", "transfer: to the device"),
