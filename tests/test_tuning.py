@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 import prorec
 from prorec import InputError
 from prorec.models import EASE, NCE, SVD, Model, Popularity, svd
+from prorec.models._sparse import OnHost
 from prorec.tuning import PAPER_GRIDS
 from tests.models.test_all import clicks
 
@@ -202,7 +203,7 @@ def test_what_is_shared_is_bounded_and_safe_to_change() -> None:
         vectors[:] = 7
         again, same = svd.leading_right_vectors(matrix, 3, 0)
         np.testing.assert_array_equal(again, values)
-        np.testing.assert_array_equal(same, svd._decomposed(matrix, 3, 0)[1])
+        np.testing.assert_array_equal(same, svd._decomposed(OnHost(matrix), 3, 0)[1])
         for seed in range(20):
             svd.leading_right_vectors(matrix, 2, seed)
         shared = svd._shared.get()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -49,6 +51,21 @@ def torch_device(name: Any) -> torch.device:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"device must be 'auto', 'cpu' or 'cuda'; {name!r} cannot be used: {problem}") from None
     return device
+
+
+@contextmanager
+def memory_on(device: torch.device | None, what: str) -> Iterator[None]:
+    """Turn a lack of memory on the device, where smaller blocks don't help, into words."""
+    if device is None:
+        yield
+        return
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        problem = str(error).splitlines()[0] if str(error) else "out of memory"
+        raise InputError(f"{what} does not fit on {device} (device='cpu' does without it): {problem}") from None
 
 
 @cache

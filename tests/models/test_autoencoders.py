@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,21 +22,13 @@ QUICK = {"epochs": 12, "batch_size": 20, "learning_rate": 0.01}
 def one_batch(corruption: float = 0.0) -> tuple[np.ndarray, Batch]:
     data = clicks().with_weights(np.random.default_rng(0).choice([0.25, 0.5, 1.0], clicks().matrix.nnz))
     rows = np.arange(10)
-    batch = Batch(data.matrix, data.matrix, rows, corruption, np.random.default_rng(0), torch.device("cpu"))
+    batch = Batch.of(data.matrix, data.matrix, rows, corruption, np.random.default_rng(0), torch.device("cpu"))
     return data.matrix[rows].toarray().astype(np.float64), batch
 
 
 def loss_of(model: CDAE | VAE, scores: np.ndarray, batch: Batch, epoch: int = 0) -> float:
-    given = torch.from_numpy(scores.astype(np.float32))
-
-    class Given:
-        parameters: dict = {"nothing": torch.zeros(1)}  # noqa: RUF012
-        is_multinomial = isinstance(model, VAE)
-
-        def forward(self, *_: object) -> tuple[torch.Tensor, torch.Tensor]:
-            return given, torch.zeros(1)
-
-    return float(_training._loss(model, Given(), batch, 0.0, epoch))
+    network = SimpleNamespace(is_multinomial=isinstance(model, VAE))
+    return float(_training._loss(model, network, torch.from_numpy(scores.astype(np.float32)), batch, epoch)) / 10
 
 
 def test_cross_entropy_of_weights() -> None:
@@ -174,7 +167,7 @@ def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         ({"learning_rate": 0}, "learning_rate must be above 0"),
         ({"loss": "mse"}, "loss must be one of 'ce', 't-ce', 'r-ce', got 'mse'"),
         ({"drop_rate": 2}, "drop_rate must be"),
-        ({"device": "abacus"}, "device must be 'cpu', 'cuda' or 'auto'; 'abacus' cannot be used"),
+        ({"device": "abacus"}, "device must be 'auto', 'cpu' or 'cuda'; 'abacus' cannot be used"),
         ({"rank": 0}, "rank must be"),
         ({"learning_rate": 1e30}, "the loss is no longer finite in epoch .*: learning_rate is too large"),
     ],

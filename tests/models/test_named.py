@@ -25,7 +25,7 @@ def test_by_name_in_any_case() -> None:
         ("nse", {}, "there is no model called 'nse'; did you mean 'nce'"),
         ("prorec", {}, "there is no model called 'prorec'"),
         ("nce", {"ranks": 5}, "NCE has no parameter called 'ranks'; did you mean 'rank'"),
-        ("ease", {"zzz": 5}, "EASE has no parameter called 'zzz'; There are regularization, seed"),
+        ("ease", {"zzz": 5}, "EASE has no parameter called 'zzz'; There are device, regularization, seed"),
     ],
 )
 def test_near_matches(name: str, parameters: dict[str, object], problem: str) -> None:

@@ -200,7 +200,10 @@ def _identity(given: ProRec, model: Model, known: Interactions) -> str:
 def _told_apart(model: Model) -> list[Any]:
     """What tells one model from another."""
     inner = getattr(model, "model", None)
-    return [type(model).__name__, model.parameters() if inner is None else _described(inner)]
+    if inner is not None:
+        return [type(model).__name__, _described(inner)]
+    # Where it runs is no part of what it is: a run may go on elsewhere.
+    return [type(model).__name__, {name: value for name, value in model.parameters().items() if name != "device"}]
 
 
 def _described(value: Any, above: tuple[int, ...] = ()) -> Any:

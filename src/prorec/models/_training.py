@@ -29,108 +29,14 @@ try:
 except ModuleNotFoundError:
     raise InputError("CDAE and VAE need PyTorch, which is not installed: pip install 'prorec[torch]'") from None
 
+from prorec.models._batches import Batch
+from prorec.models._on_device import Sparse
+from prorec.models._top_on_device import Best
+
 if TYPE_CHECKING:
     from prorec.models.autoencoder import _Autoencoder
 
-
-class Batch:
-    """Some users' items on the device: their weights as targets, and a corrupted copy as input."""
-
-    def __init__(
-        self,
-        matrix: csr_array,
-        inputs: csr_array,
-        rows: NDArray[np.int64],
-        corruption: float,
-        rng: np.random.Generator,
-        device: Any,
-    ) -> None:
-        part = csr_array(matrix[rows])
-        # Where each entry goes when the batch is transposed, for the gradient.
-        order = csr_array((np.arange(part.nnz), part.indices, part.indptr), shape=part.shape).T.tocsr()
-        data = inputs[rows].data * (rng.random(part.nnz) >= corruption) / np.float32(1 - corruption)
-        at = np.repeat(np.arange(len(rows)), np.diff(part.indptr))
-
-        def on_device(array: NDArray[Any], kind: type) -> torch.Tensor:
-            return torch.from_numpy(np.ascontiguousarray(array, dtype=kind)).to(device)
-
-        self.users, self.rows = on_device(rows, np.int64), on_device(at, np.int64)
-        self.items, self.weights = on_device(part.indices, np.int64), on_device(part.data, np.float32)
-        self.begins = on_device(part.indptr[:-1], np.int64)
-        self.values = on_device(data, np.float32)
-        self._transposed = (
-            on_device(at[order.data], np.int64),
-            on_device(order.indptr[:-1], np.int64),
-            on_device(data[order.data], np.float32),
-        )
-
-    def times(self, weights: torch.Tensor) -> torch.Tensor:
-        """Corrupted input times a matrix of parameters."""
-        given = self.items, self.begins, self.values
-        product: torch.Tensor = _Times.apply(weights, given, self._transposed)  # type: ignore[no-untyped-call]
-        return product
-
-    def of_pairs(self, scores: torch.Tensor) -> torch.Tensor:
-        """The scores of the batch's entries."""
-        picked: torch.Tensor = _Pick.apply(scores, self.rows, self.items)  # type: ignore[no-untyped-call]
-        return picked
-
-    def of_rows(self, values: torch.Tensor) -> torch.Tensor:
-        """Each user's value, once for each entry."""
-        spread: torch.Tensor = _Spread.apply(values, self.rows, self.begins)  # type: ignore[no-untyped-call]
-        return spread
-
-
-# The three below have gradients of their own, because PyTorch's add up in whatever order the GPU comes to it: the same
-# seed would not give the same model. Summing bags is done in order.
-class _Times(torch.autograd.Function):
-    """Sparse times dense; the gradient is the transposed sparse matrix times what comes back."""
-
-    @staticmethod
-    def forward(ctx: Any, dense: torch.Tensor, matrix: Any, transposed: Any) -> torch.Tensor:
-        ctx.transposed = transposed
-        return _sums_of_rows(dense, *matrix)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return _sums_of_rows(gradients[0].contiguous(), *ctx.transposed), None, None
-
-
-class _Pick(torch.autograd.Function):
-    """Entries of a matrix, none of them twice, so that the gradient can be put in place."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: torch.Tensor, rows: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
-        ctx.places, ctx.shape = (rows, items), scores.shape
-        return scores[rows, items]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return gradients[0].new_zeros(ctx.shape).index_put(ctx.places, gradients[0]), None, None
-
-
-class _Spread(torch.autograd.Function):
-    """A value for each row, repeated for each of its entries; the gradient is summed by row."""
-
-    @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, rows: torch.Tensor, begins: torch.Tensor) -> torch.Tensor:
-        ctx.begins = begins
-        return values[rows]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        column = gradients[0].reshape(-1, 1)
-        everyone = torch.arange(len(column), device=column.device)
-        return _sums_of_rows(column, everyone, ctx.begins, torch.ones_like(gradients[0])).ravel(), None, None
-
-
-def _sums_of_rows(
-    dense: torch.Tensor, indices: torch.Tensor, begins: torch.Tensor, weights: torch.Tensor
-) -> torch.Tensor:
-    """Weighted sums of rows of a matrix: those from each beginning to the next."""
-    if not len(indices):
-        return dense.new_zeros((len(begins), dense.shape[1]))
-    return torch.nn.functional.embedding_bag(indices, dense, begins, mode="sum", per_sample_weights=weights)
+_SCORES = 10**9  # bytes of scores at a time
 
 
 class Network:
@@ -139,17 +45,22 @@ class Network:
     Parameters
     ----------
     initial : the parameters to begin with, by name
-    forward : from parameters, batch and the share of training that is done to the scores of all items before the
-        link, and a term of the loss that has nothing to do with the items (Kullback–Leibler), one for each user
+    encode : from parameters, batch and the share of training that is done to the last hidden state, and a term of the
+        loss that has nothing to do with the items (Kullback–Leibler), one for each user. The last layer is linear: the
+        scores of all items before the link are the hidden state times the parameters `items`, plus `item_bias`
     is_multinomial : cross-entropy of one choice among all items, from rows of unit length; or of a yes or no for each
     """
 
-    def __init__(self, initial: Arrays, forward: Callable[..., Any], *, is_multinomial: bool) -> None:
+    def __init__(self, initial: Arrays, encode: Callable[..., Any], *, is_multinomial: bool) -> None:
         self.parameters = {name: torch.from_numpy(array.copy()) for name, array in initial.items()}
-        self.forward = forward
+        self.encode = encode
         self.is_multinomial = is_multinomial
         self.start = ""
         """What tells the model it began with from others, if it began with one."""
+
+    def scores(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Of all items, before the link."""
+        return hidden @ self.parameters["items"].T + self.parameters["item_bias"]
 
     def begin_with(self, learned: Arrays) -> None:
         """Take over what another network has learned; parameters that models don't keep stay as they are."""
@@ -178,9 +89,9 @@ def train(
     show_progress: bool,
 ) -> list[dict[str, float]]:
     """Train in place; what happened in each epoch."""
-    device = _device(model.device)
     matrix = known.matrix
-    inputs = normalised(matrix) if network.is_multinomial else matrix
+    device = device_of(model, matrix.shape)
+    batch_of = _batches(matrix, network, model.corruption, device)
     network.to(device)
     # The gradient of ζ·‖θ‖² is 2ζθ: Adam adds it without building the squares.
     decay = 2 * model.regularization
@@ -196,48 +107,119 @@ def train(
             rng = generator(model.seed + 1000 * (state.epoch + 1))
             torch.manual_seed(int(rng.integers(2**62)))
             order = rng.permutation(active)
-            total = 0.0
+            total = torch.zeros((), dtype=torch.float64, device=device)
             for begin in range(0, len(order), model.batch_size):
                 rows = np.sort(order[begin : begin + model.batch_size])
-                batch = Batch(matrix, inputs, rows, model.corruption, rng, device)
                 done = (state.epoch + begin / len(order)) / model.epochs
-                loss = _loss(model, network, batch, done, state.epoch)
                 optimizer.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss = _gradients(model, network, batch_of(rows, rng), done, state.epoch)
                 optimizer.step()
-                total += float(loss.detach()) * len(rows)
-            report = {"loss": total / max(len(order), 1)}
+                total += loss.double() * len(rows)  # not fetched from the device before the end: that would wait for it
+            report = {"loss": float(total) / max(len(order), 1)}
             if validation is not None:
-                report["ndcg@10"] = _ndcg(model, network, known, validation)
+                report["ndcg@10"] = _ndcg(model, network, known, validation, device)
             state.finish_epoch(report)
             bar.update(task, advance=1, description=f"loss {report['loss']:.4f}")
     state.take_best()
     return state.history
 
 
-def _loss(model: _Autoencoder, network: Network, batch: Batch, done: float, epoch: int) -> torch.Tensor:
-    """Mean over users of cross-entropy (Eq. 3) and what the network adds to it; ζ is the optimizer's business."""
-    scores, extra = network.forward(network.parameters, batch, done)
-    positive = batch.of_pairs(scores)
-    if network.is_multinomial:
-        surprise = batch.of_rows(torch.logsumexp(scores, dim=1)) - positive  # −log ŷ of what was clicked
-        rest = torch.zeros((), device=scores.device)
-    else:
-        surprise = torch.nn.functional.softplus(-positive)
+def device_of(model: _Autoencoder, shape: tuple[int, int]) -> torch.device:
+    """Where to train; PyTorch's own CPU, where that of everything else is none of PyTorch's."""
+    return model._device(shape) or torch.device("cpu")
+
+
+def _cuts_there(device: torch.device) -> bool:
+    """Whether batches are cut on the device: there are thousands, and each would travel in a dozen pieces."""
+    return device.type != "cpu"
+
+
+def _batches(
+    matrix: csr_array, network: Network, corruption: float, device: torch.device
+) -> Callable[[NDArray[np.int64], np.random.Generator], Batch]:
+    """A function from users, and chance, to their batch."""
+    if _cuts_there(device):
+        clicks = Sparse.of(matrix, device)
+        given = clicks.unit_rows().values if network.is_multinomial else clicks.values
+        return lambda rows, rng: Batch.cut(clicks, given, rows, corruption)
+    inputs = normalised(matrix) if network.is_multinomial else matrix
+    return lambda rows, rng: Batch.of(matrix, inputs, rows, corruption, rng, device)
+
+
+def _gradients(model: _Autoencoder, network: Network, batch: Batch, done: float, epoch: int) -> torch.Tensor:
+    """Put the gradients in place; the loss: the mean over users of cross-entropy and what the network adds to it.
+
+    ζ is the optimizer's business. Where the scores of the batch would take too much memory, they are worked out for
+    some users after the other, down to the hidden state, whose gradient then goes on from there.
+    """
+    hidden, extra = network.encode(network.parameters, batch, done)
+    n_users = len(hidden)
+    size = max(1, _SCORES // (4 * len(network.parameters["items"])))
+    if size >= n_users:
+        loss: torch.Tensor = (_loss(model, network, network.scores(hidden), batch, epoch) + extra.sum()) / n_users
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+    parts = [(begin, min(begin + size, n_users)) for begin in range(0, n_users, size)]
+    leaf = hidden.detach().requires_grad_()
+    kept = None
+    if model.loss == "t-ce":
+        with torch.no_grad():
+            scored = ((network.scores(leaf[begin:end]), batch.part(begin, end)) for begin, end in parts)
+            kept = _kept(model, torch.cat([_terms(model, network, *each) for each in scored]), epoch)
+    total = extra.sum() / n_users
+    loss = total.detach()
+    for begin, end in parts:
+        part_kept = None if kept is None else kept[slice(*batch.ends[[begin, end]].tolist())]
+        scores = network.scores(leaf[begin:end])
+        part = _loss(model, network, scores, batch.part(begin, end), epoch, part_kept) / n_users
+        part.backward()  # type: ignore[no-untyped-call]
+        loss = loss + part.detach()
+    (total + (hidden * leaf.grad).sum()).backward()
+    return loss
+
+
+def _loss(
+    model: _Autoencoder,
+    network: Network,
+    scores: torch.Tensor,
+    batch: Batch,
+    epoch: int,
+    kept: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Cross-entropy (Eq. 3), summed over users; for t-ce, of what is `kept`, or what is to be kept of this batch."""
+    terms = _terms(model, network, scores, batch)
+    rest = torch.zeros((), device=scores.device)
+    if not network.is_multinomial:
         # −(1 − t)·log(1 − ŷ): for all pairs as if t were 0, and then right on the observed ones.
         negative = torch.nn.functional.softplus(scores)
         if model.loss == "r-ce":
             negative = torch.sigmoid(-scores.detach()) ** model.reweight_power * negative
         rest = negative.sum() - (batch.weights * batch.of_pairs(negative)).sum()
+    if model.loss == "t-ce":
+        terms = torch.where(_kept(model, terms, epoch) if kept is None else kept, terms, 0.0)
+    return terms.sum() + rest
+
+
+def _terms(model: _Autoencoder, network: Network, scores: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """What each positive adds to the loss."""
+    positive = batch.of_pairs(scores)
+    if network.is_multinomial:
+        surprise = batch.of_rows(torch.logsumexp(scores, dim=1)) - positive  # −log ŷ of what was clicked
+    else:
+        surprise = torch.nn.functional.softplus(-positive)
     terms = batch.weights * surprise
     if model.loss == "r-ce":
         terms = torch.exp(-surprise.detach()) ** model.reweight_power * terms
-    if model.loss == "t-ce":
-        rate = model.drop_rate * min(epoch / model.drop_epochs, 1.0)
-        kept = len(terms) - int(rate * len(terms))
-        terms = torch.topk(terms, kept, largest=False).values
-    total: torch.Tensor = (terms.sum() + rest + extra.sum()) / len(batch.users)
-    return total
+    return terms
+
+
+def _kept(model: _Autoencoder, terms: torch.Tensor, epoch: int) -> torch.Tensor:
+    """For t-ce, which positives are left: those with the smallest terms."""
+    rate = model.drop_rate * min(epoch / model.drop_epochs, 1.0)
+    n_kept = len(terms) - int(rate * len(terms))
+    is_kept = torch.zeros_like(terms, dtype=torch.bool)
+    is_kept[torch.topk(terms.detach(), n_kept, largest=False).indices] = True
+    return is_kept
 
 
 class _State:
@@ -327,27 +309,25 @@ class _State:
             }
 
 
-def _ndcg(model: _Autoencoder, network: Network, known: Interactions, validation: Interactions) -> float:
+def _ndcg(
+    model: _Autoencoder, network: Network, known: Interactions, validation: Interactions, device: torch.device
+) -> float:
     """NDCG@10 on what the users did later."""
     learned = model._arrays_of(network.arrays(), known.matrix)
     rows = np.flatnonzero(validation.activity)
-    ranked = np.empty((len(rows), 10), dtype=np.int32)
-    best = np.empty((len(rows), 10), dtype=np.float32)
-    for begin in range(0, len(rows), 512):
-        part = rows[begin : begin + 512]
-        scores = learned["users"][part] @ learned["items"].T + learned["item_bias"]
-        _top.mask(scores, part, known.matrix.indptr, known.matrix.indices)
-        _top.top_k(scores, 10, ranked[begin : begin + 512], best[begin : begin + 512])
+    seen = known.matrix.indptr, known.matrix.indices
+    if _cuts_there(device):
+        k = min(10, known.n_items)
+        best_k = Best(learned["items"], learned["item_bias"], k, seen, None, device)
+        ranked = best_k.of(learned["users"], rows, np.zeros(len(rows), dtype=bool))[0]
+        ranked = np.pad(ranked, ((0, 0), (0, 10 - k)), constant_values=-1)
+    else:
+        ranked = np.empty((len(rows), 10), dtype=np.int32)
+        best = np.empty((len(rows), 10), dtype=np.float32)
+        for begin in range(0, len(rows), 512):
+            part = rows[begin : begin + 512]
+            scores = learned["users"][part] @ learned["items"].T + learned["item_bias"]
+            _top.mask(scores, part, *seen)
+            _top.top_k(scores, 10, ranked[begin : begin + 512], best[begin : begin + 512])
     values = ranking_metrics(ranked, validation.matrix[rows], (10,), "standard")["ndcg@10"]
     return float(values.mean())
-
-
-def _device(name: str) -> Any:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        float(torch.ones(1, device=device))
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise InputError(f"device must be 'cpu', 'cuda' or 'auto'; {name!r} cannot be used: {error}") from None
-    return device

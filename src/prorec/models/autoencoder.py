@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from scipy.sparse import csr_array
 
+from prorec._device import memory_on
 from prorec.errors import InputError, number, one_of, whole
 from prorec.interactions import Interactions
 from prorec.models.model import Model, as_interactions
@@ -49,8 +50,8 @@ class _Autoencoder(Model):
     """r-ce: how strongly the model's sureness counts."""
     patience: int = 10
     """With a validation part: stop after so many epochs without a better NDCG@10, and keep the best."""
-    device: str = "cpu"
-    """`cpu`, `cuda`, or `auto` for a GPU if there is one."""
+    device: str = field(default="auto", compare=False)
+    """Where to train and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
     seed: int = 0
     """Of initial parameters, order of users and corruption; on one device, the same seed gives the same model."""
     history_: list[dict[str, float]] = field(init=False, repr=False, compare=False, default_factory=list)
@@ -88,7 +89,8 @@ class _Autoencoder(Model):
         if start is not None:
             network.begin_with(self._start_of(start, known))
         folder = None if checkpoint is None else Path(checkpoint)
-        self.history_ = _training.train(self, network, known, validation, folder, show_progress=show_progress)
+        with memory_on(self._device(known.matrix.shape), f"{type(self).__name__}, in batches of this size,"):
+            self.history_ = _training.train(self, network, known, validation, folder, show_progress=show_progress)
         learned = self._arrays_of(network.arrays(), known.matrix)
         self._check_finite(learned)
         self.learned_, self.interactions_ = learned, known
@@ -117,6 +119,7 @@ class _Autoencoder(Model):
         number("reweight_power", self.reweight_power, 0)
         whole("patience", self.patience, 1)
         whole("seed", self.seed, 0)
+        self._device(shape)
 
 
 def _check_validation(validation: Any, known: Interactions) -> None:

@@ -18,7 +18,8 @@ from prorec.models.model import Objective
 from prorec.models.storage import Arrays
 
 if TYPE_CHECKING:
-    from prorec.models._training import Batch, Network
+    from prorec.models._batches import Batch
+    from prorec.models._training import Network
 
 
 @dataclass
@@ -53,7 +54,7 @@ class CDAE(_Autoencoder):
             "items": np.ascontiguousarray(layer(rng, self.rank, n_items).T),
             "item_bias": np.zeros(n_items, dtype=np.float32),
         }
-        return Network(initial, _forward, is_multinomial=False)
+        return Network(initial, _encode, is_multinomial=False)
 
     def _arrays_of(self, parameters: Arrays, matrix: csr_array) -> Arrays:
         users = _hidden(parameters, matrix, parameters["user_vectors"])
@@ -69,7 +70,6 @@ def _hidden(parameters: Arrays, matrix: csr_array, user_vectors: NDArray[np.floa
     return np.asarray(np.maximum(times(matrix, parameters["encoder"]) + user_vectors + parameters["encoder_bias"], 0))
 
 
-def _forward(parameters: dict[str, Any], batch: Batch, done: float) -> tuple[Any, Any]:
+def _encode(parameters: dict[str, Any], batch: Batch, done: float) -> tuple[Any, Any]:
     hidden = batch.times(parameters["encoder"]) + parameters["user_vectors"][batch.users] + parameters["encoder_bias"]
-    scores = hidden.relu() @ parameters["items"].T + parameters["item_bias"]
-    return scores, scores.new_zeros(1)
+    return hidden.relu(), hidden.new_zeros(1)

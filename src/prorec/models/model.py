@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from prorec._device import device_for, memory_on
 from prorec._parallel import in_order
 from prorec._threads import CORES
 from prorec.data._files import as_path, naming
@@ -24,6 +25,7 @@ from prorec.errors import InputError, shown, whole
 from prorec.factors import Factors, Link
 from prorec.interactions import Interactions
 from prorec.models import _top
+from prorec.models._sparse import row_sums
 from prorec.models.base import Recommendations
 from prorec.models.storage import Arrays, read_model, write_model
 
@@ -77,6 +79,10 @@ class Model:
         """Refuse parameters that don't make sense, by themselves or for so many users and items."""
         return
 
+    def _device(self, shape: tuple[int, int]) -> Any:
+        """Where to work on so many users and items: a device of PyTorch's, or None for the CPU's own kernels."""
+        return device_for(getattr(self, "device", "cpu"), float(shape[0]) * shape[1])
+
     # ── learning ────────────────────────────────────────────────────────────────────────────────────
 
     def fit(self, interactions: Interactions | csr_array, *, start: Model | None = None) -> Self:
@@ -86,10 +92,11 @@ class Model:
         """
         known = as_interactions(interactions)
         self._check_parameters(known.matrix.shape)
-        if start is None:
-            learned = self._learn(known.matrix)
-        else:
-            learned = self._learn_from(known.matrix, self._start_of(start, known))
+        with memory_on(self._device(known.matrix.shape), f"what {type(self).__name__} learns"):
+            if start is None:
+                learned = self._learn(known.matrix)
+            else:
+                learned = self._learn_from(known.matrix, self._start_of(start, known))
         self._check_finite(learned)
         self.learned_, self.interactions_ = learned, known
         return self
@@ -141,7 +148,7 @@ class Model:
         self._fitted()
         known = self.interactions_
         rows = self._positions("user", users, "; recommend_new takes the items of a new user")
-        ranked, scores = self._ranked(known.matrix, rows, k, self._score_known, exclude_seen=exclude_seen)
+        ranked, scores = self._ranked(known.matrix, rows, k, exclude_seen=exclude_seen)
         return Recommendations(known.users[rows], ranked, scores, known.items)
 
     def recommend_new(self, baskets: Sequence[Any], k: int = 10) -> Recommendations:
@@ -152,9 +159,7 @@ class Model:
         self._fitted()
         matrix = self._as_matrix(baskets)
         rows = np.arange(matrix.shape[0])
-        ranked, scores = self._ranked(
-            matrix, rows, k, lambda part, room: self._score_new(matrix[part], room), exclude_seen=True
-        )
+        ranked, scores = self._ranked(matrix, rows, k, exclude_seen=True, are_new=True)
         return Recommendations(rows, ranked, scores, self.interactions_.items)
 
     def similar_items(self, items: Any, k: int = 10) -> Recommendations:
@@ -176,19 +181,34 @@ class Model:
         return Recommendations(known.items[columns], ranked, scores, known.items)
 
     def _ranked(
-        self, matrix: csr_array, rows: NDArray[np.int64], k: int, score: Any, *, exclude_seen: bool
+        self, matrix: csr_array, rows: NDArray[np.int64], k: int, *, exclude_seen: bool, are_new: bool = False
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The k best for rows of a matrix of weights, of users learned from or of new ones."""
         n_items = self.interactions_.n_items
         k = whole("k", k, 1, n_items, "the number of items")
+        seen = (matrix.indptr, matrix.indices) if exclude_seen else None
+        learned = self._fitted()
+        device = self._device((len(rows), n_items)) if len(rows) and {"users", "items"} <= learned.keys() else None
+        if device is not None:
+            from prorec.models._top_on_device import Best
+
+            with memory_on(device, "recommending"):
+                is_unknown = row_sums(matrix)[rows] == 0
+                popularity = self._popularity() if is_unknown.any() else None
+                users = self._encode(matrix) if are_new else learned["users"]
+                best = Best(learned["items"], learned.get("item_bias"), k, seen, popularity, device)
+                return _finite(*best.of(users, rows, is_unknown))
         is_unknown = np.asarray(matrix[rows].sum(axis=1)).ravel() == 0
         popularity = self._popularity() if is_unknown.any() else None
 
         def score_all(part: slice, room: NDArray[np.float32]) -> None:
-            score(rows[part], room)
+            if are_new:
+                self._score_new(matrix[rows[part]], room)
+            else:
+                self._score_known(rows[part], room)
             if popularity is not None:
                 room[is_unknown[part]] = popularity
 
-        seen = (matrix.indptr, matrix.indices) if exclude_seen else None
         return _in_blocks(rows, k, n_items, score_all, seen)
 
     def _score_known(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
@@ -241,6 +261,8 @@ class Model:
     def _positions(self, role: str, ids: Any, advice: str = "") -> NDArray[np.int64]:
         """Rows of users or columns of items; each must be known."""
         known = self.interactions_
+        if ids is (known.users if role == "user" else known.items):  # everybody, as often
+            return np.arange(len(ids))
         ids = _listed(f"{role}s", ids)
         places = known.user_positions(ids) if role == "user" else known.item_positions(ids)
         if (places < 0).any():
@@ -279,8 +301,10 @@ class Model:
     @classmethod
     def restored(cls, parameters: dict[str, Any], learned: Arrays, interactions: Interactions) -> Self:
         """A fitted model from what was written down of it."""
+        # Another machine may have no such device: there, as wherever nobody said anything, it is found out.
+        elsewhere = {"device": "auto"} if parameters.get("device", "cpu") != "cpu" else {}
         try:
-            model = cls(**parameters)
+            model = cls(**parameters | elsewhere)
         except TypeError as error:
             raise InputError(f"the parameters are not those of {cls.__name__}: {error}") from None
         _check_arrays(model._keeps, learned, interactions)
@@ -372,6 +396,10 @@ def _in_blocks(
 
     for _ in in_order(work, -(-len(rows) // _BLOCK), CORES):
         pass
+    return _finite(ranked, best)
+
+
+def _finite(ranked: NDArray[np.int32], best: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     if not np.isfinite(best).all():
         raise InputError("the scores are too large for single precision")
     return ranked, best

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
 from prorec.errors import number, whole
-from prorec.models._sparse import times
+from prorec.models._sparse import held, times
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
 from prorec.models.svd import leading_right_vectors
@@ -39,33 +39,32 @@ class NCE(Model):
     """How strongly popularity is discounted in D."""
     seed: int = 0
     """Of the decomposition's random start."""
+    device: str = field(default="auto", repr=False, compare=False)
+    """Where to learn and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         whole("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
         number("regularization", self.regularization, 0)
         number("popularity_power", self.popularity_power, 0, 10)
         whole("seed", self.seed, 0)
+        self._device(shape)
 
     def _learn(self, matrix: csr_array) -> Arrays:
-        popularity = np.bincount(matrix.indices, matrix.data, matrix.shape[1]).astype(np.float64)
-        popularity *= np.count_nonzero(matrix.data) / max(popularity.sum(), np.finfo(np.float64).tiny)
+        clicks = held(matrix, self._device(matrix.shape))
+        popularity = clicks.column_sums()
+        popularity *= clicks.count_nonzero() / max(popularity.sum(), np.finfo(np.float64).tiny)
         with np.errstate(divide="ignore"):  # an item that nobody clicked has no entry to be discounted
             discount = np.maximum(np.log(matrix.shape[0]) - self.popularity_power * np.log(popularity), 0)
         discount[popularity == 0] = 0  # of nobody's clicks, whatever entries there are
-        data = (discount[matrix.indices] * matrix.data).astype(np.float32)
-        surprise = csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
-        values, vectors = leading_right_vectors(surprise, self.rank, self.seed)
+        values, vectors = leading_right_vectors(clicks.times_columns(discount), self.rank, self.seed)
         projection = (vectors * np.sqrt(values)).astype(np.float32)
-        users = times(matrix, projection)
-        gram = users.astype(np.float64).T @ users + max(self.regularization, _tiny(users)) * np.eye(self.rank)
-        clicked = times(csr_array(matrix.T), users).astype(np.float64)
+        users = clicks.times(projection)
+        # So little of a ridge, if it is less, that it changes nothing but a singular matrix.
+        ridge = max(self.regularization, 1e-9 * clicks.squares(users) + 1e-12)
+        gram = clicks.products(users) + ridge * np.eye(self.rank)
+        clicked = clicks.to_host(clicks.transposed_times(users)).astype(np.float64)
         items = cho_solve(cho_factor(gram), clicked.T).T.astype(np.float32)
-        return {"users": users, "items": np.ascontiguousarray(items), "projection": projection}
+        return {"users": clicks.to_host(users), "items": np.ascontiguousarray(items), "projection": projection}
 
     def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
         return times(matrix, self._fitted()["projection"])
-
-
-def _tiny(users: NDArray[np.float32]) -> float:
-    """So little that it changes nothing but a singular matrix."""
-    return float(1e-9 * np.square(users, dtype=np.float64).sum() + 1e-12)

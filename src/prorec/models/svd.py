@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
-from prorec._digest import digest
 from prorec._parallel import one_blas_thread
 from prorec._random import generator
 from prorec.errors import whole
-from prorec.models._sparse import times
+from prorec.models._sparse import Dense, OnHost, held, times
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
+
+if TYPE_CHECKING:
+    from prorec.models._on_device import Sparse
 
 _BLOCKS = 5
 _EXTRA = 8  # directions beyond the rank that are iterated with
@@ -37,14 +40,18 @@ class SVD(Model):
     """How many factors."""
     seed: int = 0
     """Of the random start."""
+    device: str = field(default="auto", repr=False, compare=False)
+    """Where to learn and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         whole("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
         whole("seed", self.seed, 0)
+        self._device(shape)
 
     def _learn(self, matrix: csr_array) -> Arrays:
-        _, vectors = leading_right_vectors(matrix, self.rank, self.seed)
-        return {"users": times(matrix, vectors), "items": vectors}
+        held_matrix = held(matrix, self._device(matrix.shape))
+        _, vectors = leading_right_vectors(held_matrix, self.rank, self.seed)
+        return {"users": held_matrix.to_host(held_matrix.times(vectors)), "items": vectors}
 
     def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
         return times(matrix, self._fitted()["items"])
@@ -63,12 +70,13 @@ def sharing_decompositions() -> Iterator[None]:
         _shared.reset(token)
 
 
-def leading_right_vectors(matrix: csr_array, rank: int, seed: int) -> Decomposition:
+def leading_right_vectors(matrix: csr_array | OnHost | Sparse, rank: int, seed: int) -> Decomposition:
     """The largest singular values of a sparse matrix, and their right singular vectors as columns (`_decomposed`)."""
+    matrix = OnHost(matrix) if isinstance(matrix, csr_array) else matrix
     shared = _shared.get()
     if shared is None:
         return _decomposed(matrix, rank, seed)
-    key = digest(np.array(matrix.shape), matrix.indptr, matrix.indices, matrix.data), rank, seed
+    key = matrix.digest(), rank, seed
     found = shared.pop(key, None) or _decomposed(matrix, rank, seed)
     shared[key] = found  # the last, because it was used last
     if len(shared) > _MOST_SHARED:
@@ -76,7 +84,7 @@ def leading_right_vectors(matrix: csr_array, rank: int, seed: int) -> Decomposit
     return found[0].copy(), found[1].copy()
 
 
-def _decomposed(matrix: csr_array, rank: int, seed: int) -> Decomposition:
+def _decomposed(matrix: OnHost | Sparse, rank: int, seed: int) -> Decomposition:
     """The largest singular values of a sparse matrix, and their right singular vectors as columns.
 
     By a block Krylov space of XᵀX from a random start (Musco and Musco 2015): the best vectors in the span of Q, XᵀXQ,
@@ -84,22 +92,22 @@ def _decomposed(matrix: csr_array, rank: int, seed: int) -> Decomposition:
     Each vector's sign is such that its largest entry is positive; a singular value of 0 has a vector of zeros.
     """
     n_users, n_items = matrix.shape
-    largest = float(matrix.data.max(initial=0))
+    largest = matrix.largest()
     if largest == 0:
         return np.zeros(rank), np.zeros((n_items, rank), dtype=np.float32)
-    matrix = csr_array((matrix.data / np.float32(largest), matrix.indices, matrix.indptr), shape=matrix.shape)
-    transposed = csr_array(matrix.T)
+    matrix = matrix.over(largest)
     if _is_small(n_users, n_items, _BLOCKS * (rank + _EXTRA)):
-        vectors = _exactly(matrix, transposed, rank).astype(np.float32)
+        vectors = _exactly(matrix, rank).astype(np.float32)
     else:
-        with one_blas_thread():
-            basis, image = _krylov(matrix, transposed, rank + _EXTRA, seed)
+        with one_blas_thread() if isinstance(matrix, OnHost) else nullcontext():
+            basis, image = _krylov(matrix, rank + _EXTRA, seed)
             # Within that space, the singular vectors are the eigenvectors of a small matrix.
-            rotation = _largest((basis.T @ image).astype(np.float64), min(rank, basis.shape[1]))[1]
-            vectors = basis @ rotation.astype(np.float32)
+            within = matrix.to_host(basis.T @ image).astype(np.float64)
+            rotation = _largest(within, min(rank, basis.shape[1]))[1]
+            vectors = matrix.to_host(basis @ matrix.here(rotation.astype(np.float32)))
         vectors = np.pad(vectors, ((0, 0), (0, rank - vectors.shape[1])))
     vectors = np.ascontiguousarray(vectors)
-    values = np.linalg.norm(times(matrix, vectors).astype(np.float64), axis=0)
+    values = matrix.lengths_times(vectors)
     is_zero = values <= 1e-5 * values.max()
     values[is_zero], vectors[:, is_zero] = 0, 0
     vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(rank)] < 0, -1, 1).astype(np.float32)
@@ -116,37 +124,35 @@ def _is_small(n_users: int, n_items: int, width: int) -> bool:
     return n <= width or (n <= _LARGEST_EXACT and n**3 <= 1.5 * n_items * width**2)
 
 
-def _krylov(
-    matrix: csr_array, transposed: csr_array, width: int, seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _krylov(matrix: OnHost | Sparse, width: int, seed: int) -> tuple[Dense, Dense]:
     """An orthonormal basis of Q, XᵀXQ, (XᵀX)²Q, …, and XᵀX times it."""
     n_items = matrix.shape[1]
-    basis, image = (np.empty((n_items, _BLOCKS * width), dtype=np.float32, order="F") for _ in range(2))
-    new = generator(seed).standard_normal((n_items, width), dtype=np.float32)
+    basis, image = (matrix.room(n_items, _BLOCKS * width) for _ in range(2))
+    new = matrix.here(generator(seed).standard_normal((n_items, width), dtype=np.float32))
     known = 0
     for _ in range(_BLOCKS):
         before = basis[:, :known]
-        new /= np.maximum(np.linalg.norm(new, axis=0), np.float32(1e-30))
+        new /= matrix.lengths(new).clip(1e-30)
         for attempt in range(2):
             overlap = before.T @ new
-            if attempt and np.abs(overlap).max(initial=0) < 1e-4:
+            if attempt and np.abs(matrix.to_host(overlap)).max(initial=0) < 1e-4:
                 break  # the second time is for what rounding left over
             new -= before @ overlap
-            new = _orthonormal(new)
+            new = _orthonormal(matrix, new)
         if not new.shape[1]:
             break
         part = slice(known, known + new.shape[1])
-        basis[:, part], image[:, part] = new, times(transposed, times(matrix, new))
-        new, known = image[:, part].copy(), part.stop
+        basis[:, part] = new
+        new = matrix.squared_times(new)
+        image[:, part], known = new, part.stop
     return basis[:, :known], image[:, :known]
 
 
-def _exactly(matrix: csr_array, transposed: csr_array, rank: int) -> NDArray[np.float64]:
+def _exactly(matrix: OnHost | Sparse, rank: int) -> NDArray[np.float64]:
     """Right singular vectors, by the products of all rows or of all columns with each other."""
-    wide = matrix.astype(np.float64)
     if matrix.shape[1] <= matrix.shape[0]:
-        return _largest((wide.T @ wide).toarray(), rank)[1]
-    right = transposed.astype(np.float64) @ _largest((wide @ wide.T).toarray(), rank)[1]
+        return _largest(matrix.columns_gram(), rank)[1]
+    right = matrix.wide_transposed_times(_largest(matrix.rows_gram(), rank)[1])
     lengths = np.linalg.norm(right, axis=0)
     return np.asarray(right / np.where(lengths > 1e-7 * lengths.max(), lengths, np.inf))
 
@@ -158,11 +164,11 @@ def _largest(symmetric: NDArray[np.float64], rank: int) -> tuple[NDArray[np.floa
     return values[::-1].copy(), vectors[:, ::-1].copy()
 
 
-def _orthonormal(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def _orthonormal(matrix: OnHost | Sparse, vectors: Dense) -> Dense:
     """An orthonormal basis of the space of some vectors of about unit length, less directions that are mere rounding.
 
     By the eigenvectors of VᵀV, which are faster to come by than a decomposition of V.
     """
-    values, rotation = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)
+    values, rotation = np.linalg.eigh(matrix.products(vectors))
     kept = values > 1e-8
-    return np.asarray(vectors @ (rotation[:, kept] / np.sqrt(values[kept])).astype(np.float32))
+    return vectors @ matrix.here((rotation[:, kept] / np.sqrt(values[kept])).astype(np.float32))

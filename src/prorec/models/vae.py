@@ -17,7 +17,8 @@ from prorec.models.model import Objective
 from prorec.models.storage import Arrays
 
 if TYPE_CHECKING:
-    from prorec.models._training import Batch, Network
+    from prorec.models._batches import Batch
+    from prorec.models._training import Network
 
 
 @dataclass
@@ -69,10 +70,10 @@ class VAE(_Autoencoder):
         initial["item_bias"] = np.zeros(n_items, dtype=np.float32)
         weight = self.kl_weight
 
-        def forward(parameters: dict[str, Any], batch: Batch, done: float) -> tuple[Any, Any]:
-            return _forward(parameters, batch, weight * min(2 * done, 1.0))
+        def encode(parameters: dict[str, Any], batch: Batch, done: float) -> tuple[Any, Any]:
+            return _encode(parameters, batch, weight * min(2 * done, 1.0))
 
-        return Network(initial, forward, is_multinomial=True)
+        return Network(initial, encode, is_multinomial=True)
 
     def _arrays_of(self, parameters: Arrays, matrix: csr_array) -> Arrays:
         kept = {name: array for name, array in parameters.items() if not name.startswith("log_variance")}
@@ -92,7 +93,7 @@ def _state(parameters: Arrays, matrix: csr_array) -> NDArray[np.float32]:
     return np.asarray(np.tanh(latent @ parameters["decoder"] + parameters["decoder_bias"]))
 
 
-def _forward(parameters: dict[str, Any], batch: Batch, kl_weight: float) -> tuple[Any, Any]:
+def _encode(parameters: dict[str, Any], batch: Batch, kl_weight: float) -> tuple[Any, Any]:
     if "encoder" in parameters:
         hidden = (batch.times(parameters["encoder"]) + parameters["encoder_bias"]).tanh()
         mean, log_variance = (hidden @ parameters[name] for name in ("mean", "log_variance"))
@@ -103,4 +104,4 @@ def _forward(parameters: dict[str, Any], batch: Batch, kl_weight: float) -> tupl
     if "decoder" in parameters:
         latent = (latent @ parameters["decoder"] + parameters["decoder_bias"]).tanh()
     divergence = 0.5 * (log_variance.exp() + mean**2 - 1 - log_variance).sum(dim=1)
-    return latent @ parameters["items"].T + parameters["item_bias"], kl_weight * divergence
+    return latent, kl_weight * divergence

@@ -93,7 +93,7 @@ class _Wrapped(Model):
         if self._function is not None:
             raise InputError(f"{type(self.model).__name__} only scores users it knows: it cannot take new ones in")
         items = self._fitted()["items"]
-        solver = WRMF(rank=items.shape[1], alpha=10, regularization=1)
+        solver = WRMF(rank=items.shape[1], alpha=10, regularization=1, device="cpu")
         solver.learned_ = {"items": np.ascontiguousarray(items)}
         return solver._encode(matrix)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numba import njit
@@ -18,7 +18,13 @@ from prorec.models._sparse import balanced
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
 
+if TYPE_CHECKING:
+    import torch
+
+    from prorec.models._on_device import Sparse
+
 _STEPS = 3  # of conjugate gradients in a sweep, each from where the last sweep ended
+_LEAST_RIDGE = 1e-9  # one of nothing would leave users without interactions undetermined
 _EXACT = 1e-5  # relative residual at which a solution is final: what single precision can reach
 
 
@@ -45,6 +51,8 @@ class WRMF(Model):
     """How often both sides are solved for."""
     seed: int = 0
     """Of the random start."""
+    device: str = field(default="auto", repr=False, compare=False)
+    """Where to learn and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
 
     learns_in_steps: ClassVar[bool] = True
     penalised: ClassVar[tuple[str, ...]] = ("users", "items")
@@ -55,6 +63,7 @@ class WRMF(Model):
         number("regularization", self.regularization, 0)
         whole("sweeps", self.sweeps, 1)
         whole("seed", self.seed, 0)
+        self._device(shape)
 
     def _learn(self, matrix: csr_array) -> Arrays:
         rng = generator(self.seed)
@@ -62,6 +71,9 @@ class WRMF(Model):
         return self._learn_from(matrix, {"users": users, "items": items})
 
     def _learn_from(self, matrix: csr_array, start: Arrays) -> Arrays:
+        device = self._device(matrix.shape)
+        if device is not None:
+            return self._learn_on(device, matrix, start)
         users, items = start["users"].copy(), start["items"].copy()
         transposed = csr_array(matrix.T)
         for _ in range(self.sweeps):
@@ -70,15 +82,41 @@ class WRMF(Model):
         self._solve(matrix, items, users, 4 * self.rank)
         return {"users": users, "items": items}
 
+    def _learn_on(self, device: torch.device, matrix: csr_array, start: Arrays) -> Arrays:
+        """The same on a device, where everything stays until the end."""
+        from prorec.models._on_device import Sparse, tensor, to_host
+
+        clicks = Sparse.of(matrix, device)
+        users, items = (tensor(start[name], device).clone() for name in ("users", "items"))
+        for _ in range(self.sweeps):
+            self._solve_on(clicks, items, users, _STEPS)
+            self._solve_on(clicks.transposed, users, items, _STEPS)
+        self._solve_on(clicks, items, users, 4 * self.rank)
+        return {"users": to_host(users), "items": to_host(items)}
+
     def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
         users = np.zeros((matrix.shape[0], self.rank), dtype=np.float32)
-        self._solve(matrix, self._fitted()["items"], users, 4 * self.rank)
-        return users
+        items = self._fitted()["items"]
+        device = self._device(matrix.shape)
+        if device is None:
+            self._solve(matrix, items, users, 4 * self.rank)
+            return users
+        from prorec.models._on_device import Sparse, tensor, to_host
+
+        wanted = tensor(users, device)
+        self._solve_on(Sparse.of(matrix, device), tensor(items, device), wanted, 4 * self.rank)
+        return to_host(wanted)
+
+    def _solve_on(self, matrix: Sparse, known: torch.Tensor, wanted: torch.Tensor, steps: int) -> None:
+        """Solve for one side, given the other, in place, on a device."""
+        from prorec.models._least_squares import solve
+
+        ridge = max(self.regularization, _LEAST_RIDGE)
+        solve(matrix, known, wanted, alpha=float(self.alpha), ridge=ridge, steps=steps, exact=_EXACT)
 
     def _solve(self, matrix: csr_array, known: NDArray[np.float32], wanted: NDArray[np.float32], steps: int) -> None:
         """Solve for one side, given the other, in place."""
-        # A ridge of nothing would leave users without interactions undetermined.
-        ridge = max(self.regularization, 1e-9)
+        ridge = max(self.regularization, _LEAST_RIDGE)
         gram = (known.T @ known + ridge * np.eye(self.rank)).astype(np.float32)
         cuts = balanced(matrix.indptr, 8 * CORES)
         data = matrix.data.astype(np.float32, copy=False)
