@@ -474,7 +474,8 @@ class _Split:
         cuda.survey[(-(-n_rows // tiles.users),)](
             *users, *_described((passes._v_hi, passes._v_lo), tiles.items), passes._fused_bias, self._a, self._b,
             centre, cuts, *window, found, collected, counts, which, n_rows, n_items, passes._link_scale,
-            **passes._constants(users), BM=tiles.users, BN=tiles.items, ROOM=_ROOM, INTERPRETED=_interpreted(), **tiles.how,
+            **passes._constants(users), BM=tiles.users, BN=tiles.items, ROOM=_ROOM, INTERPRETED=_interpreted(),
+            **tiles.how,
         )  # fmt: skip
         # What fills up the last tile is no item, but has been added up as a value of 0.
         none = n_items - passes.shape[1]

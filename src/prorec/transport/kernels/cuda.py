@@ -347,7 +347,9 @@ def settle(
         at_top = tl.minimum(tl.maximum(at_top, 0.0), n_in)
         corner = n_before + at_top
         bound = _gain(corner, sum_before - n_before * mean + at_top * (edge_above - mean), n)
-        may_be = (n_in > 0) & ((bound >= best * (1 - 1e-7)) | (_gain(n_upto, sum_upto - n_upto * mean, n) >= best))
+        # Sums of the same values, bucketed otherwise, differ by their rounding.
+        enough = best * (1 - 1e-5)
+        may_be = (n_in > 0) & ((bound >= enough) | (_gain(n_upto, sum_upto - n_upto * mean, n) >= enough))
         top_one = tl.min(tl.where(may_be, bucket, BUCKETS), axis=0)
         low_one = tl.max(tl.where(may_be, bucket, -1), axis=0)
         kept = tl.sum(tl.where((bucket >= top_one) & (bucket <= low_one), n_in, 0.0), axis=0)
@@ -378,6 +380,7 @@ def settle(
     best = tl.max(gain, axis=0)
     chosen = tl.min(tl.where(gain >= best * (1 - 1e-13), few, FEW), axis=0)  # among equals, the smallest κ
     is_settled = (n_kept <= FEW) & (tl.max(n_taken, axis=0) <= ROOM)
+    is_settled &= (n_kept > 0) | (tl.sum(n_taken, axis=0) == 0)
     is_above = gain_above >= best * (1 - 1e-13)
     result = tl.where(is_above, n_above.to(tl.int64), count.to(tl.int64) + chosen + 1)
     result = tl.where((n_kept > 0) | (n_above > 0), result, 0)
