@@ -38,8 +38,9 @@ _LOG2_E = 1.4426950408889634
 _WIDEST = 256  # factors of one user and item that the fused kernels hold at once
 _SAMPLED = 1024
 _ROOM = 2048  # values that each of the four threads of a row may collect
-_STEP = 64
+_STEP = 32
 _LOOKS = 6
+_CHANCES = 4.0
 _SETTLE_WARPS = 4
 _MOST_ROWS = 1 << 17
 _PAIRS = 32
@@ -418,6 +419,7 @@ class _Split:
         n_rows = len(users.hi)
         device = users.hi.device
         everyone = torch.arange(n_rows, dtype=torch.int32, device=device)
+        self._collected = torch.empty((n_rows, 4, _ROOM), dtype=torch.float32, device=device)
         self.kappa = torch.zeros(n_rows, dtype=torch.int64, device=device)
         self.threshold = torch.zeros(n_rows, dtype=torch.float32, device=device)
         self._best = torch.zeros(n_rows, dtype=torch.float64, device=device)
@@ -458,7 +460,7 @@ class _Split:
         )  # fmt: skip
         centre, low, high = (torch.empty(n_rows, dtype=torch.float32, device=device) for _ in range(3))
         cuts = torch.empty((n_rows, cuda.CUTS), dtype=torch.float32, device=device)
-        cuda.guess[(n_rows,)](values, centre, cuts, low, high, passes.shape[1], 4 * _ROOM, N=n)
+        cuda.guess[(n_rows,)](values, centre, cuts, low, high, passes.shape[1], 4 * _ROOM, _CHANCES, N=n)
         return centre, cuts, certificate.Span(low, high)
 
     def _look(
@@ -468,7 +470,7 @@ class _Split:
         passes, users = self._passes, self._users
         n_rows, device, n_items = len(which), which.device, len(passes._v_hi)
         found = torch.empty((n_rows, cuda.SUMS + cuda.CUTS), dtype=torch.float32, device=device)
-        collected = torch.empty((n_rows, 4, _ROOM), dtype=torch.float32, device=device)
+        collected = self._collected[:n_rows]
         counts = torch.empty((n_rows, 4), dtype=torch.int32, device=device)
         tiles = _tiles("survey", users.hi.shape[1])
         cuda.survey[(-(-n_rows // tiles.users),)](
@@ -567,7 +569,7 @@ def _tiles(kernel: str, width: int) -> _Tiles:
     """What was fastest on an H200, for factors of so many numbers."""
     if kernel == "sums":
         return (
-            _Tiles(128, 128, {"num_warps": 8, "num_stages": 3})
+            _Tiles(64, 64, {"num_warps": 4, "num_stages": 3})
             if width <= 64
             else _Tiles(64, 64, {"num_warps": 4, "num_stages": 2})
         )

@@ -162,7 +162,7 @@ def sample(
 
 
 @triton.jit
-def guess(values, centre, cuts, low, high, n_items, room, N: tl.constexpr):
+def guess(values, centre, cuts, low, high, n_items, room, chances, N: tl.constexpr):
     """From a sample of a row: where its threshold may be, and where to cut the row so as to prove it.
 
     The window has room for `room` of the row's values: all from the top down to where the sample's best split is, and
@@ -185,7 +185,7 @@ def guess(values, centre, cuts, low, high, n_items, room, N: tl.constexpr):
 
     times = n_items / (N * 1.0)
     found = best + 1.0
-    chance = 4.0 * tl.sqrt(found) + 4.0
+    chance = chances * (tl.sqrt(found) + 1.0)
     most = 0.85 * room / times
     reach = tl.minimum(chance, 0.5 * most)
     is_from_top = (found + chance <= most) | ((found - reach) * times < 0.1 * room)
@@ -318,46 +318,47 @@ def settle(
     upper = tl.maximum(upper, lower)
     count, total = tl.load(out + 3).to(tl.float64), tl.load(out + 2).to(tl.float64)
     # The split just above the window counts as within it.
-    n_above, gain_above = count, _gain(count, total - count * mean, n)
+    n_above, sum_above, gain_above = count, total, _gain(count, total - count * mean, n)
     best = gain_above
     rounds = 0
     while (n_left > FEW) & (rounds < 8):
         rounds += 1
-        # Edges go down in equal ratios of the values themselves.
+        # Edges go down in equal ratios of the values themselves; the first is the upper one, and no bucket ends there.
         first, last = tl.maximum(upper + middle, 1e-37), tl.maximum(lower + middle, 1e-37)
-        ratio = tl.log2(first / last) / BUCKETS
-        edge_above = tl.where(bucket == 0, upper, first * tl.exp2(-ratio * bucket) - middle)
-        edge_below = tl.where(bucket == BUCKETS - 1, lower, first * tl.exp2(-ratio * (bucket + 1)) - middle)
+        ratio = tl.log2(first / last) / (BUCKETS - 1)
+        edge = tl.minimum(first * tl.exp2(-ratio * bucket) - middle, upper)
+        edge = tl.where(bucket == 0, upper, tl.where(bucket == BUCKETS - 1, lower, edge))
         counted = tl.zeros([4 * STEP, BUCKETS], tl.float32)
         summed = tl.zeros([4 * STEP, BUCKETS], tl.float32)
         for i in range(0, longest, STEP):
             at = i + step[None, :]
             is_there = at < tl.minimum(n_taken, ROOM)[:, None]
-            w = tl.reshape(tl.load(here + at, mask=is_there, other=float("-inf")), [4 * STEP])
-            is_in = (w[:, None] >= edge_below[None, :]) & (w[:, None] < edge_above[None, :])
-            counted += is_in.to(tl.float32)
-            summed += tl.where(is_in, w[:, None], 0.0)
-        n_in = tl.sum(counted, axis=0).to(tl.float64)
-        sum_in = tl.sum(summed.to(tl.float64), axis=0)
-        n_upto, sum_upto = count + tl.cumsum(n_in, axis=0), total + tl.cumsum(sum_in, axis=0)
-        best = tl.maximum(best, tl.max(_gain(n_upto, sum_upto - n_upto * mean, n), axis=0))
-        n_before, sum_before = n_upto - n_in, sum_upto - sum_in
-        width = (edge_above - edge_below).to(tl.float64)
-        at_top = (sum_in - n_in * edge_below) / tl.where(width > 0, width, 1.0)
+            w = tl.reshape(tl.load(here + at, mask=is_there, other=-1e37), [4 * STEP, 1])
+            is_from = (w >= edge[None, :]).to(tl.float32)
+            counted += is_from
+            summed += is_from * w
+        n_upto = n_above + tl.sum(counted, axis=0).to(tl.float64)
+        sum_upto = sum_above + tl.sum(summed.to(tl.float64), axis=0)
+        gain = _gain(n_upto, sum_upto - n_upto * mean, n)
+        best = tl.maximum(best, tl.max(gain, axis=0))
+        one_up = tl.maximum(bucket - 1, 0)
+        edge_above = tl.gather(edge, one_up, axis=0)
+        n_before, sum_before = tl.gather(n_upto, one_up, axis=0), tl.gather(sum_upto, one_up, axis=0)
+        n_in, width = n_upto - n_before, (edge_above - edge).to(tl.float64)
+        at_top = (sum_upto - sum_before - n_in * edge) / tl.where(width > 0, width, 1.0)
         at_top = tl.minimum(tl.maximum(at_top, 0.0), n_in)
-        corner = n_before + at_top
-        bound = _gain(corner, sum_before - n_before * mean + at_top * (edge_above - mean), n)
+        bound = _gain(n_before + at_top, sum_before - n_before * mean + at_top * (edge_above - mean), n)
         # Sums of the same values, bucketed otherwise, differ by their rounding.
         enough = best * (1 - 1e-5)
-        may_be = (n_in > 0) & ((bound >= enough) | (_gain(n_upto, sum_upto - n_upto * mean, n) >= enough))
+        may_be = (n_in > 0) & ((bound >= enough) | (gain >= enough))
         top_one = tl.min(tl.where(may_be, bucket, BUCKETS), axis=0)
-        low_one = tl.max(tl.where(may_be, bucket, -1), axis=0)
+        low_one = tl.max(tl.where(may_be, bucket, 0), axis=0)
         kept = tl.sum(tl.where((bucket >= top_one) & (bucket <= low_one), n_in, 0.0), axis=0)
         rounds = tl.where(kept.to(tl.int32) >= n_left, 8, rounds)  # equal values, which no edge parts
         count = tl.sum(tl.where(bucket == top_one, n_before, 0.0), axis=0)
         total = tl.sum(tl.where(bucket == top_one, sum_before, 0.0), axis=0)
         upper = tl.sum(tl.where(bucket == top_one, edge_above, 0.0), axis=0)
-        lower = tl.sum(tl.where(bucket == low_one, edge_below, 0.0), axis=0)
+        lower = tl.sum(tl.where(bucket == low_one, edge, 0.0), axis=0)
         n_left = kept.to(tl.int32)
 
     place_of = spare + row.to(tl.int64) * FEW
