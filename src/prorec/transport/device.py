@@ -146,14 +146,20 @@ class OnDevice:
     ) -> Iterator[tuple[int, int, tuple[torch.Tensor, ...]]]:
         """The same, chunk by chunk on the device: from which user to which, κ, threshold, shares."""
         of_users, of_items = (self._tensor(each) for each in (user_potential, item_potential))
+        splits = None
+        if self._fused and k == 0:
+            splits = _Splits(self, of_users, of_items)
+            for _ in self._each_chunk(splits.look):
+                pass
+            splits.look_on()
 
         def work(begin: int, end: int, users: _Users | None) -> tuple[torch.Tensor, ...]:
             pairs = slice(int(observed.indptr[begin]), int(observed.indptr[end]))
             items = self._tensor(observed.indices[pairs]).int()
             activity = self._tensor(np.diff(observed.indptr[begin : end + 1])).long()
             rows = torch.repeat_interleave(torch.arange(end - begin, device=self._device), activity)
-            if users is not None and k == 0:
-                return self._match_fused(begin, end, users, of_users[begin:end], of_items, rows, items)
+            if splits is not None and users is not None:
+                return self._match_fused(begin, end, users, splits, rows, items)
             return self._match_dense(np.arange(begin, end), of_users[begin:end], of_items, k, rows, items)
 
         yield from self._each_chunk(work)
@@ -241,47 +247,34 @@ class OnDevice:
     # ── thresholds and shares ───────────────────────────────────────────────────────────────────────
 
     def _match_fused(
-        self,
-        begin: int,
-        end: int,
-        users: _Users,
-        of_users: torch.Tensor,
-        of_items: torch.Tensor,
-        rows: torch.Tensor,
-        items: torch.Tensor,
+        self, begin: int, end: int, users: _Users, splits: _Splits, rows: torch.Tensor, items: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        # A row may be scaled by anything: all potentials are relative to the items' largest, and where the user's is
-        # above that, the items' make no difference.
-        top = of_items.max()
-        a = torch.full((len(self._v_hi),), -torch.inf, dtype=torch.float32, device=self._device)
-        a[: len(of_items)] = ((of_items - top) * _LOG2_E).float()
-        b = torch.clamp((of_users - top) * _LOG2_E, max=0.0).float()
-        split = _Split(self, users, a, b)
-        in_double = self._tensor(self._in_double[begin:end])
-        doubtful = in_double | ~(split.total > _SMALLEST)
-        again = torch.nonzero(~split.is_settled & ~doubtful)[:, 0]
-        self.tally["rows"] += end - begin
-        self.tally["by sorting"] += len(again)
+        """Shares of the observed pairs; and whatever the kernels have left, sorted, in double precision if need be."""
+        part = slice(begin, end)
+        kappa, value, total = splits.kappa[part], splits.threshold[part].double(), splits.total[part]
+        doubtful = self._tensor(self._in_double[part]) | ~(total > _SMALLEST)
+        left = torch.nonzero(~splits.is_settled[part] | doubtful)[:, 0]
+        self.tally["by sorting"] += len(left)
         values = torch.empty(len(rows), dtype=torch.float32, device=self._device)
         if len(rows):
             cuda.at_pairs[(-(-len(rows) // _PAIRS),)](
-                *users, self._v_hi, self._v_lo, self._fused_bias, a, b, rows.int(), items, values, len(rows),
-                self._link_scale, BLOCK=_PAIRS, **_without(self._constants(users), "SPLIT"),
+                *users, self._v_hi, self._v_lo, self._fused_bias, splits.a, splits.b[part], rows.int(), items, values,
+                len(rows), self._link_scale, BLOCK=_PAIRS, **_without(self._constants(users), "SPLIT"),
             )  # fmt: skip
-        scale = 1 / torch.where(doubtful, 1.0, split.total)
+        scale = 1 / torch.where(doubtful, 1.0, total)
         # The product here and the one that the threshold comes from round differently: a pair is at its threshold
         # where it is so but for that.
-        at_rows = split.threshold.double()[rows]
+        at_rows = value[rows]
         near = torch.abs(values - at_rows) <= 4e-6 * at_rows
         shares = (torch.where(near, at_rows, values.double()) * scale[rows]).float()
-        kappa, threshold = split.kappa, (split.threshold.double() * scale).float()
-        for redone in (again, torch.nonzero(doubtful)[:, 0]):
+        threshold = (value * scale).float()
+        for redone in (left[~doubtful[left]], left[doubtful[left]]):
             if len(redone):
                 places, number_of = _pairs_of(redone, rows, end - begin)
-                result = self._match_dense(
-                    begin + redone.cpu().numpy(), of_users[redone], of_items, 0, number_of, items[places]
+                of_users = splits.of_users[part][redone]
+                kappa[redone], threshold[redone], shares[places] = self._match_dense(
+                    begin + redone.cpu().numpy(), of_users, splits.of_items, 0, number_of, items[places]
                 )
-                kappa[redone], threshold[redone], shares[places] = result
         return kappa, threshold, shares
 
     def _match_dense(
@@ -402,11 +395,26 @@ class OnDevice:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
 
-class _Split:
-    """The least-squares split of each row of a chunk (Eq. 20), proved where `is_settled` says so.
+class _Left(NamedTuple):
+    """Rows whose best split is not proved yet, and what is known of them."""
+
+    rows: torch.Tensor
+    users: _Users
+    found: certificate.Surveyed
+    open: certificate.Open
+
+    def of(self, chosen: torch.Tensor) -> _Left:
+        """Some of them."""
+        users = _Users(self.users.hi[chosen], self.users.lo[chosen])
+        return _Left(self.rows[chosen], users, self.found.of(chosen), self.open.of(chosen))
+
+
+class _Splits:
+    """The least-squares split of each row (Eq. 20), proved where `is_settled` says so.
 
     A window is guessed from a sample of each row; values within it are collected and split, and what a survey of the
-    whole row adds up tells whether a better split may be outside. If so, that is the next window.
+    whole row adds up tells whether a better split may be outside. If so, that is the next window. Rows of all chunks
+    are looked at again together: a look takes its time however few they are.
 
     Attributes
     ----------
@@ -414,92 +422,133 @@ class _Split:
     total : the sum of the row
     """
 
-    def __init__(self, passes: OnDevice, users: _Users, a: torch.Tensor, b: torch.Tensor) -> None:
-        self._passes, self._users, self._a, self._b = passes, users, a, b
-        n_rows = len(users.hi)
-        device = users.hi.device
-        everyone = torch.arange(n_rows, dtype=torch.int32, device=device)
-        self._collected = torch.empty((n_rows, 4, _ROOM), dtype=torch.float32, device=device)
-        self.kappa = torch.zeros(n_rows, dtype=torch.int64, device=device)
-        self.threshold = torch.zeros(n_rows, dtype=torch.float32, device=device)
-        self._best = torch.zeros(n_rows, dtype=torch.float64, device=device)
-        centre, cuts, window = self._guessed(everyone)
-        found, searched = self._look(everyone, centre, cuts, window)
-        self.total = passes.shape[1] * centre.double() + found.total.double()
-        # Values that are equal but for rounding have nothing to be split by.
-        is_flat = found.top.double() * passes.shape[1] - found.total.double() <= 1e-7 * self.total
-        self.kappa[is_flat], self.threshold[is_flat] = 1, (found.top + centre)[is_flat]
-        self.is_settled = is_flat.clone()
-        rows = torch.nonzero(~is_flat)[:, 0]
-        found, searched, known = found.of(rows), searched.of(rows), self._best[rows]
-        endless = torch.full_like(known, torch.inf)
-        left = certificate.still_open(found, searched, certificate.Span(-endless, endless), known)
-        for _ in range(_LOOKS):
-            self.is_settled[rows] = ~left.rows & (self.kappa[rows] > 0)
-            passes.tally["looks"] += len(rows)
-            on = left.rows
-            if not bool(on.any()):
-                break
-            rows, found, span, known = rows[on], found.of(on), left.span.of(on), left.best[on]
-            # What may hold too many values is only cut again.
-            fits = left.n_values[on] <= 0.9 * 4 * _ROOM
-            endless = torch.full_like(span.low, torch.inf)
-            window = certificate.Span(*(torch.where(fits, edge, endless) for edge in span))
-            found, searched = self._look(rows.int(), found.centre, certificate.spread(span, found), window)
-            left = certificate.still_open(found, searched, span, torch.maximum(known, self._best[rows]))
+    def __init__(self, passes: OnDevice, of_users: torch.Tensor, of_items: torch.Tensor) -> None:
+        self._passes, self.of_users, self.of_items = passes, of_users, of_items
+        n_users, device = len(of_users), of_users.device
+        # A row may be scaled by anything: all potentials are relative to the items' largest, and where the user's is
+        # above that, the items' make no difference.
+        top = of_items.max()
+        self.a = torch.full((len(passes._v_hi),), -torch.inf, dtype=torch.float32, device=device)
+        self.a[: len(of_items)] = ((of_items - top) * _LOG2_E).float()
+        self.b = torch.clamp((of_users - top) * _LOG2_E, max=0.0).float()
+        self.kappa = torch.zeros(n_users, dtype=torch.int64, device=device)
+        self.threshold = torch.zeros(n_users, dtype=torch.float32, device=device)
+        self.total = torch.zeros(n_users, dtype=torch.float64, device=device)
+        self.is_settled = torch.zeros(n_users, dtype=torch.bool, device=device)
+        self._best = torch.zeros(n_users, dtype=torch.float64, device=device)
+        self._left: list[_Left] = []
 
-    def _guessed(self, which: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, certificate.Span]:
-        passes, users = self._passes, self._users
+    def look(self, begin: int, end: int, users: _Users) -> None:
+        """Look at a chunk of rows for the first time."""
+        n_items = self._passes.shape[1]
+        rows = torch.arange(begin, end, device=users.hi.device)
+        self._passes.tally["rows"] += end - begin
+        centre, cuts, window = self._guessed(users, self.b[begin:end])
+        found, searched = self._search(rows, users, centre, cuts, window)
+        self.total[begin:end] = n_items * centre.double() + found.total.double()
+        # Values that are equal but for rounding have nothing to be split by.
+        is_flat = found.top.double() * n_items - found.total.double() <= 1e-7 * self.total[begin:end]
+        flat = torch.nonzero(is_flat)[:, 0]
+        self.kappa[begin + flat], self.threshold[begin + flat] = 1, (found.top + centre)[flat]
+        endless = torch.full_like(centre, torch.inf)
+        left = certificate.still_open(found, searched, certificate.Span(-endless, endless), self._best[begin:end])
+        self.is_settled[begin:end] = is_flat | (~left.rows & (self.kappa[begin:end] > 0))
+        self._left.append(_Left(rows, users, found, left).of(torch.nonzero(left.rows & ~is_flat)[:, 0]))
+
+    def look_on(self) -> None:
+        """Look again where the best split may still be, until it is proved or that has been tried often enough."""
+        for _ in range(_LOOKS):
+            before, self._left = self._left, []
+            for left in _together(before, self._passes._rows):
+                self._passes.tally["looked at again"] += len(left.rows)
+                span, found = left.open.span, left.found
+                # What may hold too many values is only cut again.
+                fits = left.open.n_values <= 0.9 * 4 * _ROOM
+                window = certificate.Span(*(torch.where(fits, edge, torch.inf) for edge in span))
+                cuts = certificate.spread(span, found)
+                found, searched = self._search(left.rows, left.users, found.centre, cuts, window)
+                best = torch.maximum(left.open.best, self._best[left.rows])
+                on = certificate.still_open(found, searched, span, best)
+                self.is_settled[left.rows] = ~on.rows & (self.kappa[left.rows] > 0)
+                self._left.append(_Left(left.rows, left.users, found, on).of(torch.nonzero(on.rows)[:, 0]))
+        self._left = []
+
+    def _guessed(self, users: _Users, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, certificate.Span]:
+        passes = self._passes
         chosen = passes._sampled
-        n, n_rows, device = len(chosen), len(which), which.device
+        n, n_rows, device = len(chosen), len(b), b.device
         values = torch.empty((n_rows, n), dtype=torch.float32, device=device)
         tile = min(n, 64)
         cuda.sample[(-(-n_rows // 64), n // tile)](
-            *users, passes._v_hi[chosen], passes._v_lo[chosen], passes._fused_bias[chosen], self._a[chosen], self._b,
-            values, which, n_rows, n, passes._link_scale, **passes._constants(users), BM=64, BN=tile,
+            *users, passes._v_hi[chosen], passes._v_lo[chosen], passes._fused_bias[chosen], self.a[chosen], b, values,
+            n_rows, n, passes._link_scale, **passes._constants(users), BM=64, BN=tile,
         )  # fmt: skip
         centre, low, high = (torch.empty(n_rows, dtype=torch.float32, device=device) for _ in range(3))
         cuts = torch.empty((n_rows, cuda.CUTS), dtype=torch.float32, device=device)
         cuda.guess[(n_rows,)](values, centre, cuts, low, high, passes.shape[1], 4 * _ROOM, _CHANCES, N=n)
         return centre, cuts, certificate.Span(low, high)
 
-    def _look(
-        self, which: torch.Tensor, centre: torch.Tensor, cuts: torch.Tensor, window: certificate.Span
+    def _search(
+        self, rows: torch.Tensor, users: _Users, centre: torch.Tensor, cuts: torch.Tensor, window: certificate.Span
     ) -> tuple[certificate.Surveyed, certificate.Span]:
-        """Survey some rows and take over what is best within their windows; what was found, and where all was seen."""
-        passes, users = self._passes, self._users
-        n_rows, device, n_items = len(which), which.device, len(passes._v_hi)
+        """Survey rows and take over what is best within their windows; what was found, and where all was seen."""
+        passes = self._passes
+        n_rows, device, n_items = len(rows), rows.device, len(passes._v_hi)
         found = torch.empty((n_rows, cuda.SUMS + cuda.CUTS), dtype=torch.float32, device=device)
-        collected = self._collected[:n_rows]
+        collected = torch.empty((n_rows, 4, _ROOM), dtype=torch.float32, device=device)
         counts = torch.empty((n_rows, 4), dtype=torch.int32, device=device)
         tiles = _tiles("survey", users.hi.shape[1])
-        cuda.survey[(-(-n_rows // tiles.users),)](
-            *users, *_described((passes._v_hi, passes._v_lo), tiles.items), passes._fused_bias, self._a, self._b,
-            centre, cuts, *window, found, collected, counts, which, n_rows, n_items, passes._link_scale,
-            **passes._constants(users), BM=tiles.users, BN=tiles.items, ROOM=_ROOM, INTERPRETED=_interpreted(),
-            **tiles.how,
-        )  # fmt: skip
+        b = self.b[rows]
+        # Open above, and with values to collect: that is most of them at first.
+        is_from_top = torch.isinf(window.high) & ~torch.isinf(window.low)
+        for from_top in (True, False):
+            which = torch.nonzero(is_from_top == from_top)[:, 0].int()
+            if len(which):
+                cuda.survey[(-(-len(which) // tiles.users),)](
+                    *users, *_described((passes._v_hi, passes._v_lo), tiles.items), passes._fused_bias, self.a, b,
+                    centre, cuts, *window, found, collected, counts, which, len(which), n_items, passes._link_scale,
+                    **passes._constants(users), BM=tiles.users, BN=tiles.items, ROOM=_ROOM, FROM_TOP=from_top,
+                    INTERPRETED=_interpreted(), **tiles.how,
+                )  # fmt: skip
         # What fills up the last tile is no item, but has been added up as a value of 0.
         none = n_items - passes.shape[1]
         found[:, 0] += none * centre
         distances = found[:, cuda.SUMS :].double() - none * (cuts + centre[:, None]).abs().double()
+        # Above a window that is open there are no cuts but its lower edge, again and again.
+        half = cuda.CUTS // 2
+        cuts = cuts.clone()
+        cuts[:, :half] = torch.where(is_from_top[:, None], cuts[:, half : half + 1], cuts[:, :half])
+        distances[:, :half] = torch.where(is_from_top[:, None], distances[:, half : half + 1], distances[:, :half])
         kappa = torch.empty(n_rows, dtype=torch.int64, device=device)
         threshold = torch.empty(n_rows, dtype=torch.float32, device=device)
         best = torch.empty(n_rows, dtype=torch.float64, device=device)
         spare = torch.empty((n_rows, cuda.FEW.value), dtype=torch.float32, device=device)
         cuda.settle[(n_rows,)](
-            collected, counts, centre, *window, found, spare, kappa, threshold, best, passes.shape[1],
-            ROOM=_ROOM, STEP=_STEP, num_warps=_SETTLE_WARPS,
+            collected, counts, centre, *window, found, spare, kappa, threshold, best, passes.shape[1], ROOM=_ROOM,
+            STEP=_STEP, num_warps=_SETTLE_WARPS,
         )  # fmt: skip
-        rows = which.long()
         is_better = (kappa > 0) & (best > self._best[rows])
         self.kappa[rows] = torch.where(is_better, kappa, self.kappa[rows])
         self.threshold[rows] = torch.where(is_better, threshold + centre, self.threshold[rows])
         self._best[rows] = torch.where(is_better, best, self._best[rows])
-        endless = torch.full_like(centre, torch.inf)
-        low = torch.where(kappa >= 0, window.low, endless)
-        searched = certificate.Span(low, torch.where(kappa >= 0, window.high, -endless))
+        low = torch.where(kappa >= 0, window.low, torch.inf)
+        searched = certificate.Span(low, torch.where(kappa >= 0, window.high, -torch.inf))
         return certificate.Surveyed(centre, cuts, distances, found[:, 0], found[:, 1], passes.shape[1]), searched
+
+
+def _together(parts: list[_Left], rows: int) -> Iterator[_Left]:
+    """All of them, so many at a time."""
+    parts = [part for part in parts if len(part.rows)]
+    if not parts:
+        return
+    whole = _Left(
+        torch.cat([part.rows for part in parts]),
+        _Users(*(torch.cat([part.users[i] for part in parts]) for i in range(2))),
+        certificate.joined([part.found for part in parts]),
+        certificate.joined_open([part.open for part in parts]),
+    )
+    for begin in range(0, len(whole.rows), rows):
+        yield whole.of(torch.arange(begin, min(begin + rows, len(whole.rows)), device=whole.rows.device))
 
 
 class _Copies:

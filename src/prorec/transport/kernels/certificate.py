@@ -61,6 +61,24 @@ class Open(NamedTuple):
     best: torch.Tensor
     """A gain that some split is known to have, if not which."""
 
+    def of(self, rows: torch.Tensor) -> Open:
+        """What is left of some of the rows."""
+        return Open(self.rows[rows], self.span.of(rows), self.n_values[rows], self.best[rows])
+
+
+def joined(parts: list[Surveyed]) -> Surveyed:
+    """What several surveys have found, of rows with as many items."""
+    columns = [torch.cat(each) for each in zip(*(part[:-1] for part in parts), strict=True)]
+    centre, cuts, distances, total, top = columns
+    return Surveyed(centre, cuts, distances, total, top, parts[0].n_items)
+
+
+def joined_open(parts: list[Open]) -> Open:
+    """What is left of all of them."""
+    low, high = (torch.cat([part.span[i] for part in parts]) for i in range(2))
+    rows, n_values, best = (torch.cat([getattr(part, name) for part in parts]) for name in ("rows", "n_values", "best"))
+    return Open(rows, Span(low, high), n_values, best)
+
 
 def still_open(surveyed: Surveyed, searched: Span, outside: Span, best: torch.Tensor) -> Open:
     """Where a split may be better than the best one that is known.

@@ -139,14 +139,13 @@ def sums(
 
 @triton.jit
 def sample(
-    u_hi, u_lo, v_hi, v_lo, bias, item_potential, user_potential, values, which, n_rows, n_sampled, scale,
+    u_hi, u_lo, v_hi, v_lo, bias, item_potential, user_potential, values, n_rows, n_sampled, scale,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, SPLIT: tl.constexpr, SIGMOID: tl.constexpr,
 ):  # fmt: skip
     """The plan's values for the first items, which stand in no order that matters."""
     k = tl.arange(0, D)
-    place = tl.program_id(0) * BM + tl.arange(0, BM)
-    valid = place < n_rows
-    rows = tl.load(which + place, mask=valid, other=0)
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    valid = rows < n_rows
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     at = rows[:, None] * D + k[None, :]
     a_hi = tl.load(u_hi + at, mask=valid[:, None], other=0.0)
@@ -157,7 +156,7 @@ def sample(
     potential = tl.maximum(
         tl.load(item_potential + columns)[None, :], tl.load(user_potential + rows, mask=valid, other=0.0)[:, None]
     )
-    out = values + place[:, None].to(tl.int64) * n_sampled + columns[None, :]
+    out = values + rows[:, None].to(tl.int64) * n_sampled + columns[None, :]
     tl.store(out, tl.exp2(x + potential), mask=valid[:, None])
 
 
@@ -218,28 +217,30 @@ def guess(values, centre, cuts, low, high, n_items, room, chances, N: tl.constex
 def survey(
     u_hi, u_lo, v_hi, v_lo, bias, item_potential, user_potential, centre, cuts, low, high, found, collected, counts,
     which, n_rows, n_items, scale,
-    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, ROOM: tl.constexpr, SPLIT: tl.constexpr,
-    SIGMOID: tl.constexpr, INTERPRETED: tl.constexpr,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, ROOM: tl.constexpr, FROM_TOP: tl.constexpr,
+    SPLIT: tl.constexpr, SIGMOID: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """Go over whole rows: collect the values within each row's window, and add up what proves that it is the right one.
 
     With w = v − centre: Σ w, the largest w; sum, number and least of those ≥ `high`; and Σ |w − c| for each cut c.
-    Items that are none have a value of 0, for which the caller allows. Items' factors come as tensor descriptors.
+    Items that are none have a value of 0, for which the caller allows. Items' factors come as tensor descriptors. Rows
+    whose windows are open above need no cuts there: FROM_TOP leaves the upper half of them out.
     """
     k = tl.arange(0, D)
     lane = tl.arange(0, 4)
-    place = tl.program_id(0) * BM + tl.arange(0, BM)
-    valid = place < n_rows
-    rows = tl.load(which + place, mask=valid, other=0)
-    at = rows[:, None] * D + k[None, :]
+    number = tl.program_id(0) * BM + tl.arange(0, BM)
+    valid = number < n_rows
+    place = tl.load(which + number, mask=valid, other=0)
+    at = place[:, None] * D + k[None, :]
     a_hi = tl.load(u_hi + at, mask=valid[:, None], other=0.0)
     a_lo = tl.load(u_lo + at, mask=valid[:, None], other=0.0)
-    of_user = tl.load(user_potential + rows, mask=valid, other=0.0)
+    of_user = tl.load(user_potential + place, mask=valid, other=0.0)
     middle = tl.load(centre + place, mask=valid, other=0.0)
     lower = tl.load(low + place, mask=valid, other=float("inf"))
     upper = tl.load(high + place, mask=valid, other=float("inf"))
     cut, distances = (), ()
-    for c in tl.static_range(_CUTS):
+    first: tl.constexpr = _CUTS // 2 if FROM_TOP else 0
+    for c in tl.static_range(first, _CUTS):
         cut = cut + (tl.load(cuts + place * _CUTS + c, mask=valid, other=0.0),)
         distances = distances + (tl.zeros([BM, 4], tl.float32),)
     total = tl.zeros([BM, 4], tl.float32)
@@ -260,16 +261,19 @@ def survey(
         total += _by_lane(w, BM, BN)
         top = tl.maximum(top, _largest_by_lane(w, BM, BN))
         new = ()
-        for c in tl.static_range(_CUTS):
+        for c in tl.static_range(_CUTS - first):
             new = new + (distances[c] + _by_lane(tl.abs(w - cut[c][:, None]), BM, BN),)
         distances = new
-        least = tl.minimum(least, _least_by_lane(tl.where(w >= upper[:, None], w, float("inf")), BM, BN))
-        is_above = (w >= upper[:, None]).to(tl.float32)
-        above += _by_lane(w * is_above, BM, BN)
-        n_above += _by_lane(is_above, BM, BN)
+        if not FROM_TOP:
+            least = tl.minimum(least, _least_by_lane(tl.where(w >= upper[:, None], w, float("inf")), BM, BN))
+            is_above = (w >= upper[:, None]).to(tl.float32)
+            above += _by_lane(w * is_above, BM, BN)
+            n_above += _by_lane(is_above, BM, BN)
         parts = _columns_by_lane(w, BM, BN)
         for i in tl.static_range(BN // 4):
-            is_inside = (parts[i] >= lowers) & (parts[i] < uppers)
+            is_inside = parts[i] >= lowers
+            if not FROM_TOP:
+                is_inside &= parts[i] < uppers
             _store_some(target + n_taken, parts[i], is_inside & (n_taken < ROOM), INTERPRETED)
             n_taken += is_inside.to(tl.int32)
     out = found + place * (_SUMS + _CUTS)
@@ -278,8 +282,8 @@ def survey(
     tl.store(out + 2, tl.sum(above, axis=1), mask=valid)
     tl.store(out + 3, tl.sum(n_above, axis=1), mask=valid)
     tl.store(out + 4, tl.min(least, axis=1), mask=valid)
-    for c in tl.static_range(_CUTS):
-        tl.store(out + _SUMS + c, tl.sum(distances[c], axis=1), mask=valid)
+    for c in tl.static_range(_CUTS - first):
+        tl.store(out + _SUMS + first + c, tl.sum(distances[c], axis=1), mask=valid)
     tl.store(counts + place[:, None] * 4 + lane[None, :], n_taken, mask=valid[:, None])
 
 
@@ -306,6 +310,7 @@ def settle(
     lane, step, bucket = tl.arange(0, 4), tl.arange(0, STEP), tl.arange(0, BUCKETS)
     n_taken = tl.load(counts + row * 4 + lane)
     here = collected + (row.to(tl.int64) * 4 + lane)[:, None] * ROOM
+    n_there = tl.minimum(n_taken, ROOM)[:, None]
     longest = tl.minimum(tl.max(n_taken, axis=0), ROOM)
     n_left = tl.sum(n_taken, axis=0)
     out = found + row * (_SUMS + _CUTS)
@@ -330,13 +335,14 @@ def settle(
         edge = tl.where(bucket == 0, upper, tl.where(bucket == BUCKETS - 1, lower, edge))
         counted = tl.zeros([4 * STEP, BUCKETS], tl.float32)
         summed = tl.zeros([4 * STEP, BUCKETS], tl.float32)
+        coming = tl.load(here + step[None, :], mask=step[None, :] < n_there, other=-1e37)
         for i in range(0, longest, STEP):
-            at = i + step[None, :]
-            is_there = at < tl.minimum(n_taken, ROOM)[:, None]
-            w = tl.reshape(tl.load(here + at, mask=is_there, other=-1e37), [4 * STEP, 1])
-            is_from = (w >= edge[None, :]).to(tl.float32)
+            w = tl.reshape(coming, [4 * STEP])
+            at = i + STEP + step[None, :]
+            coming = tl.load(here + at, mask=at < n_there, other=-1e37)  # the next ones are on their way meanwhile
+            is_from = (w[:, None] >= edge[None, :]).to(tl.float32)
             counted += is_from
-            summed += is_from * w
+            summed += is_from * w[:, None]
         n_upto = n_above + tl.sum(counted, axis=0).to(tl.float64)
         sum_upto = sum_above + tl.sum(summed.to(tl.float64), axis=0)
         gain = _gain(n_upto, sum_upto - n_upto * mean, n)
@@ -365,8 +371,7 @@ def settle(
     n_kept = 0
     for i in range(0, longest, STEP):
         at = i + step[None, :]
-        is_there = at < tl.minimum(n_taken, ROOM)[:, None]
-        w = tl.reshape(tl.load(here + at, mask=is_there, other=float("-inf")), [4 * STEP])
+        w = tl.reshape(tl.load(here + at, mask=at < n_there, other=float("-inf")), [4 * STEP])
         is_in = (w >= lower) & (w < upper)
         place = n_kept + tl.cumsum(is_in.to(tl.int32), axis=0) - 1
         tl.store(place_of + place, w, mask=is_in & (place < FEW))
