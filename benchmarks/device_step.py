@@ -18,6 +18,8 @@ import torch
 from scipy.sparse import csr_array
 
 from prorec import Factors, transport
+from prorec.data.yahoo_shape import make_yahoo_shape
+from prorec.models import NCE
 from prorec.transport import device as on_device
 from prorec.transport.blocks import MEMORY, blocks_of
 from prorec.transport.passes import OnCpu
@@ -49,6 +51,7 @@ SURVEY_TILES = (
 def main() -> None:
     """Check, then measure, then print a table."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--factors", choices=("nce", "made"), default="nce", help="of NCE on yahoo-shape, or made up")
     parser.add_argument("--users", type=int, default=YAHOO[0])
     parser.add_argument("--items", type=int, default=YAHOO[1])
     parser.add_argument("--clicks", type=int, default=YAHOO[2])
@@ -61,7 +64,12 @@ def main() -> None:
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     check(device)
     ceilings = measured_ceilings(device)
-    factors, observed = made(given.users, given.items, given.clicks, given.width, device)
+    if given.factors == "nce":
+        clicks = make_yahoo_shape(given.users / YAHOO[0])
+        factors, observed = NCE(rank=given.width).fit(clicks).scores_, clicks.matrix
+        given.users, given.items = observed.shape
+    else:
+        factors, observed = made(given.users, given.items, given.clicks, given.width, device)
     print(factors, f"{observed.nnz:,} interactions", flush=True)
     if given.tune:
         tune(factors, observed, device)

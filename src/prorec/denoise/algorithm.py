@@ -101,9 +101,13 @@ class Run:
         stage = partial(self.progress, "matching users with items")
         plan: transport.Plan
         if given.transport == "relaxed":
-            plan = transport.relaxed(scores, self.marginals, gamma, memory=given.memory, progress=stage)
+            plan = transport.relaxed(
+                scores, self.marginals, gamma, device=given.device, memory=given.memory, progress=stage
+            )
         elif given.transport == "sinkhorn":
-            plan = transport.sinkhorn(scores, self.marginals, gamma, memory=given.memory, progress=stage)
+            plan = transport.sinkhorn(
+                scores, self.marginals, gamma, device=given.device, memory=given.memory, progress=stage
+            )
         else:
             plan = transport.emd(scores, self.marginals)
         self.matching = plan.match(matrix, given.threshold, partial(self.progress, "finding thresholds"))
@@ -187,7 +191,7 @@ def _identity(given: ProRec, model: Model, known: Interactions) -> str:
     from prorec import __version__
 
     # What is only looked at after the fit, or changes nothing but the pace, may be another.
-    apart = ("model", "noise", "flag_share", "fdr", "memory")
+    apart = ("model", "noise", "flag_share", "fdr", "memory", "device")
     settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name not in apart}
     noise = given.noise
     if not isinstance(noise, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._columns import ColumnRef
+from prorec._device import device_for
 from prorec._tables import TableKind
 from prorec.data._files import as_path
 from prorec.denoise.algorithm import Progress, Run, kept, like, restored
@@ -100,7 +101,10 @@ class ProRec(Model):
     fdr: float = 0.1
     """The share of flags that may be wrong, where the probability is cross-fitted."""
     memory: float = MEMORY
-    """How many bytes of blocks of users × items may be in memory at once."""
+    """How many bytes of blocks of users × items may be in memory at once, on the CPU."""
+    device: str = field(default="auto", compare=False, repr=False)
+    """Where users and items are matched: `auto`, on a GPU if there is one and the data are large; `cpu`; or `cuda`. Models
+    have one of their own."""
 
     # ── learning ────────────────────────────────────────────────────────────────────────────────────
 
@@ -170,6 +174,7 @@ class ProRec(Model):
         number("beta", self.beta, 0)
         number("lam", self.lam, 0, 1)
         whole("rounds", self.rounds, 1)
+        device_for(self.device, 0)
         number("tolerance", self.tolerance, 0)
         number("flag_share", self.flag_share, 0, 1)
         check_fdr(self.fdr)

@@ -42,7 +42,7 @@ _STEP = 32
 _LOOKS = 6
 _CHANCES = 4.0
 _SETTLE_WARPS = 4
-_MOST_ROWS = 1 << 17
+_MOST_ROWS = 5 << 15
 _PAIRS = 32
 _SMALLEST = 2.0**-80  # a row that sums up to less may have lost digits
 _SEED = 20_220_418  # of the items that are sampled; any would do
@@ -268,7 +268,7 @@ class OnDevice:
         near = torch.abs(values - at_rows) <= 4e-6 * at_rows
         shares = (torch.where(near, at_rows, values.double()) * scale[rows]).float()
         threshold = (value * scale).float()
-        for redone in (left[~doubtful[left]], left[doubtful[left]]):
+        for redone in (left[~doubtful[left]], left[doubtful[left]]) if len(left) else ():
             if len(redone):
                 places, number_of = _pairs_of(redone, rows, end - begin)
                 of_users = splits.of_users[part][redone]
@@ -448,8 +448,8 @@ class _Splits:
         self.total[begin:end] = n_items * centre.double() + found.total.double()
         # Values that are equal but for rounding have nothing to be split by.
         is_flat = found.top.double() * n_items - found.total.double() <= 1e-7 * self.total[begin:end]
-        flat = torch.nonzero(is_flat)[:, 0]
-        self.kappa[begin + flat], self.threshold[begin + flat] = 1, (found.top + centre)[flat]
+        self.kappa[begin:end] = torch.where(is_flat, 1, self.kappa[begin:end])
+        self.threshold[begin:end] = torch.where(is_flat, found.top + centre, self.threshold[begin:end])
         endless = torch.full_like(centre, torch.inf)
         left = certificate.still_open(found, searched, certificate.Span(-endless, endless), self._best[begin:end])
         self.is_settled[begin:end] = is_flat | (~left.rows & (self.kappa[begin:end] > 0))
@@ -501,15 +501,18 @@ class _Splits:
         b = self.b[rows]
         # Open above, and with values to collect: that is most of them at first.
         is_from_top = torch.isinf(window.high) & ~torch.isinf(window.low)
-        for from_top in (True, False):
-            which = torch.nonzero(is_from_top == from_top)[:, 0].int()
-            if len(which):
-                cuda.survey[(-(-len(which) // tiles.users),)](
-                    *users, *_described((passes._v_hi, passes._v_lo), tiles.items), passes._fused_bias, self.a, b,
-                    centre, cuts, *window, found, collected, counts, which, len(which), n_items, passes._link_scale,
-                    **passes._constants(users), BM=tiles.users, BN=tiles.items, ROOM=_ROOM, FROM_TOP=from_top,
-                    INTERPRETED=_interpreted(), **tiles.how,
-                )  # fmt: skip
+        n_from_top = is_from_top.sum(dtype=torch.int32)
+        order = torch.argsort(is_from_top, descending=True, stable=True).int()
+        for from_top, which, n_which in (
+            (True, order, n_from_top),
+            (False, order.flip(0), n_rows - n_from_top),
+        ):
+            cuda.survey[(-(-n_rows // tiles.users),)](
+                *users, *_described((passes._v_hi, passes._v_lo), tiles.items), passes._fused_bias, self.a, b, centre,
+                cuts, *window, found, collected, counts, which, n_which, n_items, passes._link_scale,
+                **passes._constants(users), BM=tiles.users, BN=tiles.items, ROOM=_ROOM, FROM_TOP=from_top,
+                INTERPRETED=_interpreted(), **tiles.how,
+            )  # fmt: skip
         # What fills up the last tile is no item, but has been added up as a value of 0.
         none = n_items - passes.shape[1]
         found[:, 0] += none * centre

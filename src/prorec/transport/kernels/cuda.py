@@ -216,7 +216,7 @@ def guess(values, centre, cuts, low, high, n_items, room, chances, N: tl.constex
 @triton.jit
 def survey(
     u_hi, u_lo, v_hi, v_lo, bias, item_potential, user_potential, centre, cuts, low, high, found, collected, counts,
-    which, n_rows, n_items, scale,
+    which, n_which, n_items, scale,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, ROOM: tl.constexpr, FROM_TOP: tl.constexpr,
     SPLIT: tl.constexpr, SIGMOID: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
@@ -224,10 +224,14 @@ def survey(
 
     With w = v − centre: Σ w, the largest w; sum, number and least of those ≥ `high`; and Σ |w − c| for each cut c.
     Items that are none have a value of 0, for which the caller allows. Items' factors come as tensor descriptors. Rows
-    whose windows are open above need no cuts there: FROM_TOP leaves the upper half of them out.
+    whose windows are open above need no cuts there: FROM_TOP leaves the upper half of them out. Which rows, and how
+    many, is for the device to know: to ask it would let it wait.
     """
     k = tl.arange(0, D)
     lane = tl.arange(0, 4)
+    n_rows = tl.load(n_which)
+    if tl.program_id(0) * BM >= n_rows:
+        return
     number = tl.program_id(0) * BM + tl.arange(0, BM)
     valid = number < n_rows
     place = tl.load(which + number, mask=valid, other=0)
