@@ -65,7 +65,7 @@ def main() -> None:
     check(device)
     ceilings = measured_ceilings(device)
     if given.factors == "nce":
-        clicks = make_yahoo_shape(given.users / YAHOO[0])
+        clicks = make_yahoo_shape(given.users / YAHOO[0]).interactions
         factors, observed = NCE(rank=given.width).fit(clicks).scores_, clicks.matrix
         given.users, given.items = observed.shape
     else:

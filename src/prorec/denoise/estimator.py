@@ -103,8 +103,8 @@ class ProRec(Model):
     memory: float = MEMORY
     """How many bytes of blocks of users × items may be in memory at once, on the CPU."""
     device: str = field(default="auto", compare=False, repr=False)
-    """Where users and items are matched: `auto`, on a GPU if there is one and the data are large; `cpu`; or `cuda`. Models
-    have one of their own."""
+    """Where users and items are matched: `auto`, on a GPU if there is one and the data are large; `cpu`; or `cuda`. The
+    model has one of its own."""
 
     # ── learning ────────────────────────────────────────────────────────────────────────────────────
 
