@@ -98,9 +98,9 @@ def check(device: torch.device) -> None:
         users[0] = 0
         of_items = rng.normal(size=n_items) if bias else None
         factors = Factors(users.astype(np.float32), items.astype(np.float32), of_items, link)  # type: ignore[arg-type]
-        observed = csr_array((rng.random((n_users, n_items)) < 0.01).astype(np.float32))
-        observed[0, 0] = 1
-        observed = csr_array(observed)
+        is_observed = rng.random((n_users, n_items)) < 0.01
+        is_observed[0, 0] = True
+        observed = csr_array(is_observed.astype(np.float32))
         marginals = transport.Marginals.popularity(observed)
         blocks = blocks_of(factors, marginals, gamma, MEMORY)
         exact = OnCpu(blocks_of(factors, marginals, gamma, MEMORY, in_double=True))
@@ -150,33 +150,49 @@ def measured_ceilings(device: torch.device) -> dict[str, float]:
     return {"16-bit products, per second": flops, "exponentials, per second": exps, "bytes copied, per second": copied}
 
 
-def measure(factors: Factors, observed: csr_array, device: torch.device, runs: int) -> dict[str, Any]:
-    """The step as a whole and in parts."""
+def the_step(
+    factors: Factors, observed: csr_array, device: torch.device
+) -> tuple[on_device.OnDevice, Callable[[], None]]:
+    """Plan, thresholds and relabelling, from factors to new weights on the device."""
     marginals = transport.Marginals.popularity(observed)
     passes = on_device.OnDevice(blocks_of(factors, marginals, GAMMA, MEMORY), device)
     weights = torch.from_numpy(observed.data).to(device)
+    activity = torch.from_numpy(np.diff(observed.indptr)).to(device).long()
 
     def step() -> None:
         by_user, by_item = passes.log_sums()
         potentials = marginals.log_users - by_user, marginals.log_items - by_item
         for begin, end, (_, threshold, shares) in passes.matched(*potentials, 0, observed):
             first, last = int(observed.indptr[begin]), int(observed.indptr[end])
-            activity = torch.from_numpy(np.diff(observed.indptr[begin : end + 1])).to(device)
-            margin = shares - torch.repeat_interleave(threshold, activity.long())
+            margin = shares - torch.repeat_interleave(threshold, activity[begin:end], output_size=last - first)
             weights[first:last] = LAM * weights[first:last] + (1 - LAM) * torch.sigmoid(BETA * margin)
 
+    return passes, step
+
+
+def step_of(factors: Factors, observed: csr_array, device: torch.device, runs: int = 3) -> tuple[float, int]:
+    """Seconds of the step, and its peak memory."""
+    _, step = the_step(factors, observed, device)
+    torch.cuda.reset_peak_memory_stats()
+    return median(step, runs), torch.cuda.max_memory_allocated()
+
+
+def measure(factors: Factors, observed: csr_array, device: torch.device, runs: int) -> dict[str, Any]:
+    """The step as a whole and in parts."""
     seconds: dict[str, Any] = {}
+    passes, step = the_step(factors, observed, device)
     torch.cuda.reset_peak_memory_stats()
     seconds["step"] = median(step, runs)
     seconds["peak device memory, bytes"] = torch.cuda.max_memory_allocated()
+    passes.tally.clear()
+    step()
+    seconds["rows"] = dict(passes.tally)
+    seconds["kernels"] = kernel_times(step)
+    marginals = transport.Marginals.popularity(observed)
     seconds["sums"] = median(lambda: passes.log_sums(), runs)
     by_user, by_item = passes.log_sums()
     potentials = marginals.log_users - by_user, marginals.log_items - by_item
-    passes.tally.clear()
     seconds["thresholds and shares"] = median(lambda: [None for _ in passes.matched(*potentials, 0, observed)], runs)
-    seconds["rows"] = {name: count / (runs + 1) for name, count in passes.tally.items()}
-    seconds["kernels"] = kernel_times(lambda: [None for _ in passes.matched(*potentials, 0, observed)])
-    seconds["kernels"] |= {f"{k} ": v for k, v in kernel_times(lambda: passes.log_sums()).items()}
     seconds["a Sinkhorn iteration"] = median(
         lambda: passes.scaled_log_sums(marginals.log_items, marginals.log_users), max(1, runs // 2)
     )
@@ -238,9 +254,12 @@ def rows(
     for name in ("step", "sums", "thresholds and shares", "a Sinkhorn iteration"):
         yield name, times[name], ""
     for name, seconds in times["kernels"].items():
-        share = products / ceilings["16-bit products, per second"] / seconds if seconds else 0
-        of_exps = exps / ceilings["exponentials, per second"] / seconds if seconds else 0
-        yield f"  {name}", seconds, f"{share:.0%} of the product rate, {of_exps:.0%} of the exp rate, for one pass"
+        detail = ""
+        if name in ("sums", "survey"):
+            share = products / ceilings["16-bit products, per second"] / seconds
+            of_exps = exps / ceilings["exponentials, per second"] / seconds
+            detail = f"{share:.0%} of the product rate, {of_exps:.0%} of the exp rate, were it one pass"
+        yield f"  {name}", seconds, detail
     print("rows", times["rows"], f"peak {times['peak device memory, bytes'] / 1e9:.2f} GB")
 
 
@@ -277,9 +296,9 @@ def made(n_users: int, n_items: int, n_clicks: int, width: int, device: torch.de
     up_to_user, up_to_item = (torch.cumsum(each.double() / each.double().sum(), 0) for each in (activity, popularity))
     keys = []
     for _ in range(8):
-        at = torch.rand(wanted // 8 + 1, 2, device=device, generator=draw, dtype=torch.float64)
-        rows = torch.searchsorted(up_to_user, at[:, 0]).clamp(max=n_users - 1)
-        columns = torch.searchsorted(up_to_item, at[:, 1]).clamp(max=n_items - 1)
+        at = torch.rand(2, wanted // 8 + 1, device=device, generator=draw, dtype=torch.float64)
+        rows = torch.searchsorted(up_to_user, at[0]).clamp(max=n_users - 1)
+        columns = torch.searchsorted(up_to_item, at[1]).clamp(max=n_items - 1)
         keys.append(rows * n_items + columns)
     pairs = torch.unique(torch.cat(keys))
     pairs = pairs[torch.randperm(len(pairs), device=device)[:n_clicks]].sort().values

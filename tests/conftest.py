@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from prorec._device import _has_gpu
+
+# Without a GPU, kernels for it run in Triton's interpreter; it must know before it sees the first of them.
+if not _has_gpu():
+    os.environ["TRITON_INTERPRET"] = "1"
+
 # The same examples every time: a red run must be one that anybody can repeat.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")

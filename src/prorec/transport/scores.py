@@ -105,17 +105,14 @@ class ScaledFactors:
             _check_largest(1 / gamma)
             reach /= 4 * gamma  # it is nowhere steeper than a quarter
             in_double = in_double or 1 / gamma > cpu.REACH
+        self.reach = reach
+        """For each user, what no score over γ is above: the product of lengths. Rounding grows with it."""
         self.order = np.argsort(-reach, kind="stable")
         self.n_double = self.shape[0] if in_double else int((reach > _LENGTH).sum())
         self._needs_double = np.zeros(self.shape[0], dtype=bool)
         self._needs_double[self.order[: self.n_double]] = True
 
     # ── for those who multiply elsewhere: S/γ = link(users·itemsᵀ + bias) ────────────────────────────
-
-    @property
-    def in_double(self) -> NDArray[np.bool_]:
-        """Which users need double precision."""
-        return self._needs_double
 
     @property
     def user_factors(self) -> NDArray[Any]:
