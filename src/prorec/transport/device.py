@@ -400,7 +400,7 @@ class OnDevice:
         }
 
     def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+        return _shared(array).to(self._device)
 
 
 class _Left(NamedTuple):
@@ -577,7 +577,7 @@ class _Copies:
 
     def begin(self, start: int, end: int) -> Any:
         """Set off."""
-        rows = torch.from_numpy(np.ascontiguousarray(self._source[start:end]))
+        rows = _shared(self._source[start:end])
         if not self._is_gpu:
             return rows
         turn = self._turn
@@ -605,6 +605,11 @@ class _Copies:
         here.wait_event(done)
         copy.record_stream(here)
         return copy
+
+
+def _shared(array: NDArray[Any]) -> torch.Tensor:
+    """A tensor of the same memory; PyTorch takes only what may be written to, though nobody here does."""
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
 
 
 def _halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
