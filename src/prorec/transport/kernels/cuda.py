@@ -318,7 +318,7 @@ def settle(
     longest = tl.minimum(tl.max(n_taken, axis=0), ROOM)
     n_left = tl.sum(n_taken, axis=0)
     out = found + row * (_SUMS + _CUTS)
-    n = n_items.to(tl.float64)
+    n = tl.full([], n_items, tl.float64)
     mean = tl.load(out).to(tl.float64) / n
     middle = tl.load(centre + row)
     lower = tl.load(low + row)
