@@ -21,6 +21,7 @@ from prorec import Factors, transport
 from prorec.data.yahoo_shape import make_yahoo_shape
 from prorec.models import NCE
 from prorec.transport import device as on_device
+from prorec.transport import device_factors, device_splits
 from prorec.transport.blocks import MEMORY, blocks_of
 from prorec.transport.passes import OnCpu
 
@@ -210,7 +211,7 @@ def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
     passes = on_device.OnDevice(blocks_of(factors, marginals, GAMMA, MEMORY), device)
     by_user, by_item = passes.log_sums()
     potentials = marginals.log_users - by_user, marginals.log_items - by_item
-    usual = on_device._tiles
+    usual = device_factors.tiles_for
 
     def trial(kernel: str, label: str, work: Callable[[], Any]) -> None:
         try:
@@ -221,18 +222,18 @@ def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
             print(label, "cannot be:", str(error)[:100], flush=True)
 
     for users, items, warps, stages in SUMS_TILES:
-        tiles = on_device._Tiles(users, items, {"num_warps": warps, "num_stages": stages})
-        on_device._tiles = lambda kernel, width, tiles=tiles: tiles if kernel == "sums" else usual(kernel, width)
+        tiles = device_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
+        on_device.tiles_for = lambda kernel, width, tiles=tiles: tiles
         trial("sums", f"sums {tiles}", passes.log_sums)
     for users, items, warps, stages in SURVEY_TILES:
-        tiles = on_device._Tiles(users, items, {"num_warps": warps, "num_stages": stages})
-        on_device._tiles = lambda kernel, width, tiles=tiles: tiles if kernel == "survey" else usual(kernel, width)
+        tiles = device_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
+        device_splits.tiles_for = lambda kernel, width, tiles=tiles: tiles
         trial("survey", f"survey {tiles}", lambda: list(passes.matched(*potentials, 0, observed)))
-    on_device._tiles = usual
+    on_device.tiles_for = device_splits.tiles_for = usual
     for step, warps in ((64, 4), (32, 4), (128, 4), (64, 2), (64, 8), (32, 2), (128, 8), (16, 1)):
-        on_device._STEP, on_device._SETTLE_WARPS = step, warps
+        device_splits._STEP, device_splits._WARPS = step, warps
         trial("settle", f"settle {step} {warps}", lambda: list(passes.matched(*potentials, 0, observed)))
-    on_device._STEP, on_device._SETTLE_WARPS = 64, 4
+    device_splits._STEP, device_splits._WARPS = 32, 4
 
 
 def kernel_times(work: Callable[[], Any]) -> dict[str, float]:

@@ -63,7 +63,7 @@ def plot(found: dict[str, Any]) -> None:
         ("users", ("items", OF_ITEMS), "46,110 items", "#1b6ca8"),
         ("items", ("users", OF_USERS), "300,000 users", "#d1495b"),
     ):
-        rows = [row for row in found["rows"] if row[fixed[0]] == fixed[1]]
+        rows = sorted((row for row in found["rows"] if row[fixed[0]] == fixed[1]), key=lambda row: int(row[name]))
         pairs = [row["users"] * row["items"] for row in rows]
         label = f"more {name}, {count}"
         axes[0].loglog(pairs, [row["seconds"] for row in rows], "o-", color=colour, label=label)

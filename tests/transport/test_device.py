@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from prorec import Factors, InputError, ProRec, transport
 from prorec.models import NCE
-from prorec.transport import Marginals
+from prorec.transport import Marginals, device_factors, device_splits
 from prorec.transport import device as on_device
 from prorec.transport import passes as passes_module
 from prorec.transport.blocks import MEMORY, blocks_of
@@ -38,8 +38,8 @@ HERE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 @pytest.fixture(autouse=True)
 def _little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A few samples and little room for each row, so that small problems go where large ones do."""
-    monkeypatch.setattr(on_device, "_SAMPLED", 32)
-    monkeypatch.setattr(on_device, "_ROOM", 8)
+    monkeypatch.setattr(device_factors, "SAMPLED", 32)
+    monkeypatch.setattr(device_splits, "ROOM", 8)
     return
 
 
@@ -108,7 +108,7 @@ def test_rows_that_single_precision_cannot_hold_are_told_by_their_sums() -> None
 
 @pytest.mark.parametrize("precision", ["high", "double"])
 def test_plain_pytorch_does_the_same(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_device, "triton", None)
+    monkeypatch.setattr(on_device, "HAS_TRITON", False)
     for given, gamma in PROBLEMS.values():
         ours, exact = both(given, gamma, precision)
         assert not ours._fused

@@ -9,11 +9,6 @@ from __future__ import annotations
 import torch
 
 
-def log_sums(block: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Row and column log-sum-exp of a block, in double precision."""
-    return torch.logsumexp(block, dim=1).double(), torch.logsumexp(block, dim=0).double()
-
-
 def match(
     block: torch.Tensor, user_potential: torch.Tensor, item_potential: torch.Tensor, k: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
