@@ -27,23 +27,23 @@ def device_for(name: Any, pairs: float) -> torch.device | None:
     name : `auto`, a GPU if there is one, PyTorch to use it with, and enough to do; `cpu`; or `cuda` (`cuda:1`, …)
     pairs : how many pairs of a user and an item there are to go over
     """
-    if name == "auto":
-        return torch_device("cuda") if pairs >= _WORTH_IT and _has_gpu() else None
-    return None if name == "cpu" else torch_device(name)
-
-
-def torch_device(name: Any) -> torch.device:
-    """A device that PyTorch can use here, `auto` being a GPU if there is one; anything else is refused."""
     if not isinstance(name, str):
         raise InputError(f"device must be 'auto', 'cpu' or 'cuda'; got {shown(name)}")
+    if name == "auto":
+        return _usable("cuda") if pairs >= _WORTH_IT and _has_gpu() else None
+    return None if name == "cpu" else _usable(name)
+
+
+def _usable(name: str) -> torch.device:
+    """A device that PyTorch can use here; anything else is refused."""
     try:
         import torch
     except ModuleNotFoundError:
         raise InputError(
             f"device {name!r} needs PyTorch, which is not installed: pip install 'prorec[torch]'"
         ) from None
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+    except (ImportError, OSError) as error:
+        raise InputError(f"device {name!r} needs PyTorch, which cannot be loaded: {error}") from None
     try:
         device = torch.device(name)
         float(torch.ones(1, device=device))
@@ -51,6 +51,29 @@ def torch_device(name: Any) -> torch.device:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"device must be 'auto', 'cpu' or 'cuda'; {name!r} cannot be used: {problem}") from None
     return device
+
+
+def free_memory(device: torch.device) -> float:
+    """How many bytes can be had on a GPU; elsewhere nobody counts."""
+    import torch
+
+    if device.type != "cuda":
+        return float("inf")
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return float(torch.cuda.mem_get_info(device)[0] + kept)
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Within this, products of single precision are in single precision, whatever training scripts have asked for."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
@@ -71,12 +94,12 @@ def memory_on(device: torch.device | None, what: str) -> Iterator[None]:
 @cache
 def _has_gpu() -> bool:
     """Whether there is a GPU that PyTorch can use; PyTorch, which takes seconds to load, is only asked if it may be."""
-    if find_spec("torch") is None:
-        return False
     try:
+        if find_spec("torch") is None:
+            return False
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return False
-    import torch
+        import torch
 
-    return bool(torch.cuda.is_available())
+        return bool(torch.cuda.is_available())
+    except (OSError, ImportError, ValueError, RuntimeError):  # no driver, or a PyTorch that cannot be loaded
+        return False

@@ -16,7 +16,7 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from prorec import InputError, Interactions
+from prorec import InputError, Interactions, _device
 from prorec.models import (
     CDAE,
     EASE,
@@ -214,7 +214,7 @@ def test_wrmf_rows_that_are_solved_already_stay(device: torch.device) -> None:
 
 
 def test_ease_says_what_is_free(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_on_device, "free_memory", lambda _: 2e9)
+    monkeypatch.setattr(_device, "free_memory", lambda _: 2e9)
     with pytest.raises(InputError, match=r"EASE needs 3 GB on .* for the weights between 10,000 items; 2 GB are free"):
         EASE().fit(csr_array((2, 10_000), dtype=np.float32))
     with pytest.raises(InputError, match="regularization of 1e-300 is too small"):

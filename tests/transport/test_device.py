@@ -8,6 +8,7 @@ the comparison at sizes that fill a GPU.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from prorec import Factors, InputError, ProRec, transport
+from prorec import Factors, InputError, ProRec, _device, load, transport
 from prorec.models import NCE
 from prorec.transport import Marginals, device_factors, device_splits
 from prorec.transport import device as on_device
@@ -103,6 +104,34 @@ def test_rows_that_single_precision_cannot_hold_are_told_by_their_sums() -> None
     for mine, right in zip(ours.log_sums(), exact.log_sums(), strict=True):
         np.testing.assert_allclose(mine, right, atol=2e-4)
     assert ours._in_double[2]
+    assert_same_plan(given, ours, exact, 5e-4)
+
+
+@pytest.mark.parametrize("disliked", ["one item", "all items"])
+def test_what_vanishes_in_single_precision_is_summed_in_double(disliked: str) -> None:
+    """Scores over γ of −120, e to the power of which single precision takes for nothing."""
+    given = problem(5, 30, seed=1)
+    bias = np.zeros(30)
+    bias[3 if disliked == "one item" else slice(None)] = -120
+    given.factors = Factors(given.factors.users, given.factors.items, bias)
+    ours, exact = both(given, 1.0)
+    sums = ours.log_sums()
+    for mine, right in zip(sums, exact.log_sums(), strict=True):
+        np.testing.assert_allclose(mine, right, atol=2e-4)
+    half = exact.scaled_log_sums(given.marginals.log_items, given.marginals.log_users)
+    mine = ours.scaled_log_sums(given.marginals.log_items, given.marginals.log_users)
+    for each, right in zip(mine, half, strict=True):
+        np.testing.assert_allclose(each, right, atol=2e-4)
+    assert_same_plan(given, ours, exact, 5e-4)
+
+
+def test_factors_beyond_half_precision_behind_a_link() -> None:
+    given = problem(4, 20, seed=1)
+    users = 4e4 * given.factors.users
+    given.factors = Factors(users, given.factors.items, link="sigmoid")
+    ours, exact = both(given, 200.0)
+    for mine, right in zip(ours.log_sums(), exact.log_sums(), strict=True):
+        np.testing.assert_allclose(mine, right, atol=2e-4)
     assert_same_plan(given, ours, exact, 5e-4)
 
 
@@ -216,7 +245,11 @@ def test_solvers_and_the_denoiser_take_a_device(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"device": "cuda:99"}, "device"), ({"device": 3}, "device"), ({"precision": "low"}, "precision")],
+    [
+        ({"device": "cuda:99"}, "device"),
+        ({"device": np.array(["auto", "cpu"])}, "device"),
+        ({"precision": "low"}, "precision"),
+    ],
 )
 def test_what_cannot_be_used_is_refused(wrong: dict[str, Any], message: str) -> None:
     given = problem(3, 4)
@@ -228,6 +261,25 @@ def test_what_cannot_be_used_is_refused(wrong: dict[str, Any], message: str) -> 
 def test_a_denoiser_refuses_a_device_before_it_fits() -> None:
     with pytest.raises(InputError, match="device must be"):
         ProRec(NCE(rank=2), device="abacus").fit(problem(8, 9, density=1).observed)
+
+
+def test_a_denoiser_saved_on_a_gpu_is_loaded_elsewhere(tmp_path: Path) -> None:
+    ProRec(NCE(rank=2)).fit(problem(8, 9, density=1).observed).save(tmp_path / "model")
+    file = tmp_path / "model" / "model.json"
+    file.write_text(file.read_text().replace('"device": "auto"', '"device": "cuda"'))
+    assert file.read_text().count('"cuda"') == 2
+    loaded = load(tmp_path / "model")
+    assert loaded.device == loaded.model_.device == "auto"
+
+
+def test_without_a_pytorch_that_works_everything_stays_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise OSError("libtorch_cuda.so: cannot open shared object file")
+
+    _device._has_gpu.cache_clear()
+    monkeypatch.setattr(_device, "find_spec", broken)
+    assert _device.device_for("auto", 1e12) is None
+    _device._has_gpu.cache_clear()
 
 
 # ── the proof ───────────────────────────────────────────────────────────────────────────────────────

@@ -156,7 +156,7 @@ class Run:
         begin = time.perf_counter()
         self.model = model.fit(self.known.with_weights(self.weights), **how)
         seconds = time.perf_counter() - begin
-        self.loss = LossOf(self.model, self.known.matrix)
+        self.loss = LossOf(self.model, self.known.matrix, self.given.device)
         self.progress(what, 1, 1)
         return seconds
 

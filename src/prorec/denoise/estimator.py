@@ -351,6 +351,8 @@ class ProRec(Model):
         """A fitted denoiser from what was written down of it."""
         try:
             given = dict(parameters)
+            if given.get("device", "cpu") != "cpu":  # another machine may have no such device
+                given["device"] = "auto"
             history = [Round.from_dict(each) for each in given.pop("history")]
             converged = bool(given.pop("converged"))
             inner = given.pop("model")

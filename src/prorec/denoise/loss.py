@@ -51,7 +51,7 @@ class LossOf:
     squared, and block by block otherwise.
     """
 
-    def __init__(self, model: Model, observed: csr_array) -> None:
+    def __init__(self, model: Model, observed: csr_array, device: str = "cpu") -> None:
         scores = model.scores_
         self._objective: Objective = model.objective
         self._everywhere, self._observed = 0.0, np.empty(0)
@@ -67,7 +67,7 @@ class LossOf:
             elif self._objective == "binary":
                 self._everywhere = _sum_of_softplus(scores)
             else:
-                self._by_pair = np.repeat(_log_sums(scores, observed.shape), np.diff(observed.indptr))
+                self._by_pair = np.repeat(_log_sums(scores, observed.shape, device), np.diff(observed.indptr))
         else:
             self._objective = "squared"
             self._everywhere, self._observed = _of_function(scores, observed)
@@ -157,9 +157,9 @@ def _sum_of_softplus(factors: Factors) -> float:
     return sum(in_order(work, -(-len(users) // _ROWS), CORES))
 
 
-def _log_sums(factors: Factors, shape: tuple[int, int]) -> NDArray[np.float64]:
+def _log_sums(factors: Factors, shape: tuple[int, int], device: str) -> NDArray[np.float64]:
     """Of each user, log Σ_j e^S_ij."""
-    return passes_over(factors, Marginals.uniform(*shape), 1.0, MEMORY).log_sums()[0]
+    return passes_over(factors, Marginals.uniform(*shape), 1.0, MEMORY, device).log_sums()[0]
 
 
 def _of_function(function: ScoreFunction, observed: csr_array) -> tuple[float, NDArray[np.float64]]:

@@ -303,11 +303,3 @@ def _fits(work: Callable[[int, int], None], begin: int, end: int) -> bool:
     except torch.OutOfMemoryError:
         return False
     return True
-
-
-def free_memory(device: torch.device) -> float:
-    """How many bytes can be had on a GPU; elsewhere nobody counts."""
-    if device.type != "cuda":
-        return float("inf")
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return float(torch.cuda.mem_get_info(device)[0] + kept)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from prorec._device import exact_products
 from prorec.models._on_device import entries_of, in_blocks, tensor, to_host
 
 _GROUP = 64  # neighbouring items whose largest score is looked at first
@@ -78,7 +79,8 @@ class Best:
         scores = torch.empty((len(rows), self.n_groups * _GROUP), device=self.device)
         scores[:, self.n_items :] = -torch.inf
         of_items = scores[:, : self.n_items]
-        torch.mm(tensor(_picked(users, rows), self.device), self.items.T, out=of_items)
+        with exact_products():
+            torch.mm(tensor(_picked(users, rows), self.device), self.items.T, out=of_items)
         if self.bias is not None:
             of_items += self.bias
         if self.popularity is not None and is_unknown.any():

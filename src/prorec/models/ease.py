@@ -46,7 +46,7 @@ class EASE(Model):
         device = self._device(shape)
         needed, there_is, where = 16.0 * shape[1] ** 2, _MEMORY, ""
         if device is not None:
-            from prorec.models._on_device import free_memory
+            from prorec._device import free_memory
 
             # The products of items, their factor, its inverse and room to work, in double precision.
             needed, there_is, where = 32.0 * shape[1] ** 2, free_memory(device), f" on {device}"

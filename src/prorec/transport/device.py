@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._device import exact_products, free_memory
 from prorec.errors import InputError
 from prorec.transport.blocks import Blocks, Progress
 from prorec.transport.device_factors import (
@@ -27,6 +28,7 @@ from prorec.transport.device_factors import (
     described,
     halves,
     interpreted,
+    is_fit,
     items_on,
     shared,
     tiles_for,
@@ -42,11 +44,13 @@ if HAS_TRITON:
 
 Precision = Literal["high", "fast", "double"]
 
+_WIDEST_HALF = 2e4  # the product of lengths up to which no factor is too large for 16 bits
 _WIDEST = 256  # factors of one user and item that the fused kernels hold at once
 _MOST_ROWS = 5 << 15
 _PAIRS = 32
 _REACH = 500.0  # the product of lengths over γ up to which sums are off by 2e-4 at most, and hardly ever by 1e-5
 _LARGEST = 60.0  # S/γ, e to the power of which may be summed up in single precision over millions of users
+_LEAST = float(np.log(1e-30))  # the logarithm of what sums in single precision should not be below
 _SMALLEST = 2.0**-80  # a row that sums up to less may have lost digits
 
 
@@ -76,13 +80,15 @@ class OnDevice:
         is_finite = bool(np.isfinite(scores.user_scale).all())
         self._fused = (
             HAS_TRITON
-            and (device.type == "cuda" or interpreted())
+            and (is_fit(device) or interpreted())
             and precision != "double"
             and self._items.shape[1] <= _WIDEST
             and is_finite
         )
-        reach = np.inf if precision == "double" or not is_finite else np.maximum(scores.reach, self._link_scale / 2)
-        self._in_double = np.broadcast_to(reach > _REACH, n_users).copy()
+        self._in_double = np.full(n_users, precision == "double" or not is_finite)
+        self._in_double |= scores.reach > _REACH
+        if self._link_scale:  # whose slope made light of what is before it; but half precision has to hold that
+            self._in_double |= scores.reach * (4 / scores.link_scale) > _WIDEST_HALF
         self._rows = min(_MOST_ROWS, n_users) if self._fused else self._dense_rows()
         self._resident: Users | None = None
         self.tally: Counter[str] = Counter()
@@ -90,9 +96,8 @@ class OnDevice:
         if self._fused:
             self._product = Product(items_on(self._items, self._bias), precision == "high", self._link_scale)
             width = self._product.items.hi.shape[1]
-            if device.type != "cuda" or 4 * n_users * width < _free(device) / 3:
-                parts = [users for _, _, users in self._streamed(0)]
-                self._resident = Users(*(torch.cat(each) for each in zip(*parts, strict=True)))
+            if 4 * n_users * width < free_memory(device) / 3:
+                self._resident = self._all_users()
 
     # ── what is asked for ───────────────────────────────────────────────────────────────────────────
 
@@ -178,21 +183,35 @@ class OnDevice:
         if users is None:
             return self._sums_dense(np.arange(begin, end), offset, g)
         by_user, by_item = self._sums_fused(users, offset, g, self._tensor(in_double))
-        too_large = ~(by_user - (0 if g is None else g.max()) <= _LARGEST) & torch.isfinite(offset)
-        too_large &= ~self._tensor(in_double)
-        if bool(too_large.any()):
-            # No score is above its row's sum. Those that are too large must not be among the columns' sums either.
-            self._in_double[begin:end] |= too_large.cpu().numpy()
+        # No score is above its row's sum. Rows that are too large for single precision must not be among the columns'
+        # sums either, and of those that are too small nothing is left.
+        sizes = by_user - (0.0 if g is None else g.max())
+        unfit = ~(sizes <= _LARGEST) | ((sizes < _LEAST) & torch.tensor(f is None, device=self._device))
+        unfit &= torch.isfinite(offset) & ~self._tensor(in_double)
+        if bool(unfit.any()):
+            self._in_double[begin:end] |= unfit.cpu().numpy()
             return self._sums_of_chunk(begin, end, users, g, f)
+        if g is None:
+            vanished = torch.nonzero(~(by_item > _LEAST + offset.max()))[:, 0]
+            if len(vanished):  # items that no user of the chunk comes near
+                others = np.flatnonzero(~in_double)
+                by_item[vanished] = self._column_sums(begin + others, offset[self._tensor(others)], vanished)
         redone = np.flatnonzero(in_double)
-        if f is not None and not bool((by_item > np.log(1e-30) + offset.max()).all()):
-            redone = np.arange(end - begin)  # an item that no user of the chunk comes near
-            by_item = torch.full_like(by_item, -torch.inf)
         if len(redone):
             places = self._tensor(redone)
             by_user[places], columns = self._sums_dense(begin + redone, offset[places], g)
             by_item = torch.logaddexp(by_item, columns)
         return by_user, by_item
+
+    def _column_sums(self, rows: NDArray[np.intp], offset: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+        """Column sums of a few items in double precision."""
+        sums = torch.full((len(items),), -torch.inf, dtype=torch.float64, device=self._device)
+        step = max(1, (1 << 27) // max(1, len(items)))
+        for begin in range(0, len(rows), step):
+            part = slice(begin, begin + step)
+            block = self._block(rows[part], torch.float64, items) + offset[part][:, None]
+            sums = torch.logaddexp(sums, torch.logsumexp(block, dim=0))
+        return sums
 
     def _sums_fused(
         self, users: Users, offset: torch.Tensor, g: torch.Tensor | None, left_out: torch.Tensor
@@ -291,6 +310,15 @@ class OnDevice:
 
     # ── users and items on the device ───────────────────────────────────────────────────────────────
 
+    def _all_users(self) -> Users | None:
+        """All users' factors on the device, if there is room for them after all."""
+        try:
+            parts = [users for _, _, users in self._streamed(0)]
+            return Users(*(torch.cat(each) for each in zip(*parts, strict=True)))
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            return None
+
     def _split_users(self, part: torch.Tensor, is_left_out: torch.Tensor) -> Users:
         """Users' factors over γ·log 2 as hi + lo; nothing for those who need double precision."""
         scaled = (part.double() * (self._user_scale * LOG2_E)).float()
@@ -347,15 +375,18 @@ class OnDevice:
         for begin in range(0, len(rows), step):
             part = rows[begin : begin + step]
             kind = torch.float64 if self._in_double[part].any() else torch.float32
-            users = self._tensor(self.scores.scaled_users(part)).to(kind)
-            block = users @ self._items.to(kind).T
-            block += self._bias.to(kind)
-            if self._link_scale:
-                block = torch.sigmoid(block) * (self._link_scale / LOG2_E)
-            yield slice(begin, begin + len(part)), block
+            yield slice(begin, begin + len(part)), self._block(part, kind)
+
+    def _block(self, rows: NDArray[np.intp], kind: torch.dtype, items: torch.Tensor | None = None) -> torch.Tensor:
+        """S/γ of some users, and of all items or of some."""
+        factors, bias = (self._items, self._bias) if items is None else (self._items[items], self._bias[items])
+        with exact_products():
+            block = self._tensor(self.scores.scaled_users(rows)).to(kind) @ factors.to(kind).T
+        block += bias.to(kind)
+        return torch.sigmoid(block) * (self._link_scale / LOG2_E) if self._link_scale else block
 
     def _dense_rows(self) -> int:
-        budget = 1e9 if self._device.type != "cuda" else min(4e9, _free(self._device) / 4)
+        budget = min(4e9 if self._device.type == "cuda" else 1e9, free_memory(self._device) / 4)
         return max(1, min(4096, int(budget / (60 * self.shape[1]))))
 
     def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
@@ -368,7 +399,3 @@ def _pairs_of(chosen: torch.Tensor, rows: torch.Tensor, n_rows: int) -> tuple[to
     place[chosen] = torch.arange(len(chosen), device=rows.device)
     pairs = torch.nonzero(place[rows] >= 0)[:, 0]
     return pairs, place[rows[pairs]]
-
-
-def _free(device: torch.device) -> float:
-    return float(torch.cuda.mem_get_info(device)[0])

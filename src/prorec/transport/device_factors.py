@@ -16,7 +16,8 @@ try:
 except ImportError:  # a build of PyTorch for a device that Triton does not know
     triton = None
 
-HAS_TRITON = triton is not None
+HAS_TRITON = triton is not None and tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)
+"""Whether there is one that these kernels were tried with."""
 LOG2_E = 1.4426950408889634
 SAMPLED = 1024
 """Items that thresholds are guessed from."""
@@ -140,6 +141,12 @@ def halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def described(halves: tuple[torch.Tensor, torch.Tensor], rows: int) -> list[Any]:
     """Both as tensor descriptors, which are read so many rows at a time."""
     return [TensorDescriptor.from_tensor(each, [rows, each.shape[1]]) for each in halves]
+
+
+def is_fit(device: torch.device) -> bool:
+    """Whether a device can run the fused kernels: an NVIDIA GPU since Ampere."""
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    return is_nvidia and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def interpreted() -> bool:

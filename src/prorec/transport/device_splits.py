@@ -14,6 +14,7 @@ from prorec.transport.kernels import certificate, cuda
 ROOM = 2048
 """Values that each of the four threads of a row may collect."""
 _LOOKS = 6
+_MOST_LEFT = 8  # chunks
 _CHANCES = 4.0  # standard deviations, roughly, by which a sample's split may be off
 _STEP = 32
 _WARPS = 4
@@ -68,7 +69,6 @@ class Splits:
         """Look at a chunk of rows for the first time."""
         n_items = self._product.items.n_items
         rows = torch.arange(begin, end, device=users.hi.device)
-        self._tally["rows"] += end - begin
         centre, cuts, window = self._guessed(users, self.b[begin:end])
         found, searched = self._search(rows, users, centre, cuts, window)
         self.total[begin:end] = n_items * centre.double() + found.total.double()
@@ -79,25 +79,35 @@ class Splits:
         endless = torch.full_like(centre, torch.inf)
         left = certificate.still_open(found, searched, certificate.Span(-endless, endless), self._best[begin:end])
         self.is_settled[begin:end] = is_flat | (~left.rows & (self.kappa[begin:end] > 0))
-        self._left.append(Left(rows, users, found, left).of(torch.nonzero(left.rows & ~is_flat)[:, 0]))
+        unproved = torch.nonzero(left.rows & ~is_flat)[:, 0]
+        # Their factors stay on the device: those that would be too many are sorted in the end.
+        if sum(len(each.rows) for each in self._left) + len(unproved) <= _MOST_LEFT * self._rows:
+            self._left.append(Left(rows, users, found, left).of(unproved))
+        self._tally["rows"] += end - begin
 
     def look_on(self) -> None:
         """Look again where the best split may still be, until it is proved or that has been tried often enough."""
-        for _ in range(_LOOKS):
-            before, self._left = self._left, []
-            for left in _together(before, self._rows):
-                self._tally["looked at again"] += len(left.rows)
-                span, found = left.open.span, left.found
-                # What may hold too many values is only cut again.
-                fits = left.open.n_values <= 0.9 * 4 * ROOM
-                window = certificate.Span(*(torch.where(fits, edge, torch.inf) for edge in span))
-                cuts = certificate.spread(span, found)
-                found, searched = self._search(left.rows, left.users, found.centre, cuts, window)
-                best = torch.maximum(left.open.best, self._best[left.rows])
-                on = certificate.still_open(found, searched, span, best)
-                self.is_settled[left.rows] = ~on.rows & (self.kappa[left.rows] > 0)
-                self._left.append(Left(left.rows, left.users, found, on).of(torch.nonzero(on.rows)[:, 0]))
+        try:
+            for _ in range(_LOOKS):
+                self._look_again()
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()  # what is not settled will be sorted, in smaller parts
         self._left = []
+
+    def _look_again(self) -> None:
+        before, self._left = self._left, []
+        for left in _together(before, self._rows):
+            self._tally["looked at again"] += len(left.rows)
+            span, found = left.open.span, left.found
+            # What may hold too many values is only cut again.
+            fits = left.open.n_values <= 0.9 * 4 * ROOM
+            window = certificate.Span(*(torch.where(fits, edge, torch.inf) for edge in span))
+            cuts = certificate.spread(span, found)
+            found, searched = self._search(left.rows, left.users, found.centre, cuts, window)
+            best = torch.maximum(left.open.best, self._best[left.rows])
+            on = certificate.still_open(found, searched, span, best)
+            self.is_settled[left.rows] = ~on.rows & (self.kappa[left.rows] > 0)
+            self._left.append(Left(left.rows, left.users, found, on).of(torch.nonzero(on.rows)[:, 0]))
 
     def _guessed(self, users: Users, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, certificate.Span]:
         items, _, scale = self._product

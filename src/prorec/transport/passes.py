@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._device import device_for
+from prorec._device import device_for, memory_on
 from prorec.errors import one_of
 from prorec.factors import Factors
 from prorec.transport.blocks import Blocks, Progress, blocks_of
@@ -82,7 +82,8 @@ def passes_over(
         return OnCpu(blocks)
     from prorec.transport.device import OnDevice
 
-    return OnDevice(blocks, where, "double" if in_double else precision)
+    with memory_on(where, "what the items are multiplied by"):
+        return OnDevice(blocks, where, "double" if in_double else precision)
 
 
 class OnCpu:

@@ -119,7 +119,7 @@ def sums(
     tile, split = tl.program_id(0), tl.program_id(1)
     k = tl.arange(0, D)
     columns = tile * BN + tl.arange(0, BN)
-    b_at = columns[:, None] * D + k[None, :]
+    b_at = columns[:, None].to(tl.int64) * D + k[None, :]
     b_hi, b_lo = tl.load(v_hi + b_at), tl.load(v_lo + b_at)
     b, g = tl.load(bias + columns), tl.load(item_offset + columns)
     by_item = tl.zeros([BM, BN], tl.float32)
@@ -410,7 +410,7 @@ def at_pairs(
     pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     valid = pair < n_pairs
     row, item = tl.load(rows + pair, mask=valid, other=0), tl.load(items + pair, mask=valid, other=0)
-    at, b_at = row[:, None] * D + k[None, :], item[:, None] * D + k[None, :]
+    at, b_at = row[:, None] * D + k[None, :], item[:, None].to(tl.int64) * D + k[None, :]
     a = tl.load(u_hi + at).to(tl.float32) + tl.load(u_lo + at).to(tl.float32)
     b = tl.load(v_hi + b_at).to(tl.float32) + tl.load(v_lo + b_at).to(tl.float32)
     x = tl.sum(a * b, axis=1) + tl.load(bias + item)
