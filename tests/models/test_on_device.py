@@ -17,6 +17,7 @@ import torch
 from scipy.sparse import csr_array
 
 from prorec import InputError, Interactions, _device
+from prorec._tensors import tensor
 from prorec.models import (
     CDAE,
     EASE,
@@ -33,7 +34,7 @@ from prorec.models import (
 )
 from prorec.models import model as model_module
 from prorec.models._batches import Batch
-from prorec.models._on_device import Sparse, in_blocks, tensor
+from prorec.models._on_device import Sparse, in_blocks
 from prorec.models._sparse import OnHost, row_sums
 from prorec.models._top_on_device import Best
 from prorec.models.autoencoder import normalised

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.models._on_device import Sparse, entries_of, tensor
+from prorec._tensors import tensor
+from prorec.models._on_device import Sparse, entries_of
 
 
 class Batch:

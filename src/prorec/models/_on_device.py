@@ -18,32 +18,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._digest import digest
+from prorec._tensors import tensor
 from prorec.errors import InputError
 from prorec.models._sparse import Dense
 
 _SEGMENT = 1024  # entries that are summed one after the other; many such sums run side by side
 _BLOCK = 2**27  # numbers in a dense block
 _PRODUCT = 4096  # rows that are multiplied with each other at a time
-
-
-def tensor(array: NDArray[Any], device: torch.device) -> torch.Tensor:
-    """An array on the device, there to be read only: on the CPU it is the array's own memory.
-
-    PyTorch warns of arrays that cannot be written to, such as those of interactions; so it is given a view that could.
-    """
-    return torch.from_numpy(np.asarray(_Lent(np.ascontiguousarray(array)))).to(device)
-
-
-class _Lent:
-    """An array's memory, said to be writable."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self._array = array
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        about = self._array.__array_interface__
-        return {**about, "data": (about["data"][0], False)}
 
 
 class Pattern:

@@ -7,7 +7,8 @@ import torch
 from numpy.typing import NDArray
 
 from prorec._device import exact_products
-from prorec.models._on_device import entries_of, in_blocks, tensor, to_host
+from prorec._tensors import tensor
+from prorec.models._on_device import entries_of, in_blocks, to_host
 
 _GROUP = 64  # neighbouring items whose largest score is looked at first
 _BLOCK = 2**31  # bytes of scores at a time, and of what is made of them

@@ -84,7 +84,8 @@ class WRMF(Model):
 
     def _learn_on(self, device: torch.device, matrix: csr_array, start: Arrays) -> Arrays:
         """The same on a device, where everything stays until the end."""
-        from prorec.models._on_device import Sparse, tensor, to_host
+        from prorec._tensors import tensor
+        from prorec.models._on_device import Sparse, to_host
 
         clicks = Sparse.of(matrix, device)
         users, items = (tensor(start[name], device).clone() for name in ("users", "items"))
@@ -101,7 +102,8 @@ class WRMF(Model):
         if device is None:
             self._solve(matrix, items, users, 4 * self.rank)
             return users
-        from prorec.models._on_device import Sparse, tensor, to_host
+        from prorec._tensors import tensor
+        from prorec.models._on_device import Sparse, to_host
 
         wanted = tensor(users, device)
         self._solve_on(Sparse.of(matrix, device), tensor(items, device), wanted, 4 * self.rank)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._device import exact_products, free_memory
+from prorec._tensors import tensor
 from prorec.errors import InputError
 from prorec.transport.blocks import Blocks, Progress
 from prorec.transport.device_factors import (
@@ -30,7 +31,6 @@ from prorec.transport.device_factors import (
     interpreted,
     is_fit,
     items_on,
-    shared,
     tiles_for,
 )
 from prorec.transport.kernels import plain
@@ -71,7 +71,7 @@ class OnDevice:
         self.blocks, self.scores = blocks, scores
         self.shape = scores.shape
         self.n_steps = scores.shape[0]
-        self._device, self._precision = device, precision
+        self._device = device
         n_users = self.shape[0]
         self._items = torch.from_numpy(scores.scaled_items).to(device)
         self._bias = torch.from_numpy(scores.scaled_bias).to(device)
@@ -186,7 +186,9 @@ class OnDevice:
         # No score is above its row's sum. Rows that are too large for single precision must not be among the columns'
         # sums either, and of those that are too small nothing is left.
         sizes = by_user - (0.0 if g is None else g.max())
-        unfit = ~(sizes <= _LARGEST) | ((sizes < _LEAST) & torch.tensor(f is None, device=self._device))
+        unfit = ~(sizes <= _LARGEST)
+        if f is None:
+            unfit |= sizes < _LEAST
         unfit &= torch.isfinite(offset) & ~self._tensor(in_double)
         if bool(unfit.any()):
             self._in_double[begin:end] |= unfit.cpu().numpy()
@@ -390,7 +392,7 @@ class OnDevice:
         return max(1, min(4096, int(budget / (60 * self.shape[1]))))
 
     def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        return shared(array).to(self._device)
+        return tensor(array, self._device)
 
 
 def _pairs_of(chosen: torch.Tensor, rows: torch.Tensor, n_rows: int) -> tuple[torch.Tensor, torch.Tensor]:

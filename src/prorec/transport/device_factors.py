@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from prorec._random import generator
+from prorec._tensors import tensor
 
 try:
     import triton
@@ -97,7 +98,7 @@ class Copies:
 
     def begin(self, start: int, end: int) -> Any:
         """Set off."""
-        rows = shared(self._source[start:end])
+        rows = tensor(self._source[start:end], torch.device("cpu"))
         if not self._is_gpu:
             return rows
         turn = self._turn
@@ -127,11 +128,6 @@ class Copies:
         return copy
 
 
-def shared(array: NDArray[Any]) -> torch.Tensor:
-    """A tensor of the same memory; PyTorch takes only what may be written to, though nobody here does."""
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
-
-
 def halves(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Numbers as hi + lo, 16 bits each."""
     hi = values.half()
@@ -156,14 +152,5 @@ def interpreted() -> bool:
 
 def tiles_for(kernel: str, width: int) -> Tiles:
     """What was fastest on an H200, for factors of so many numbers."""
-    if kernel == "sums":
-        return (
-            Tiles(64, 64, {"num_warps": 4, "num_stages": 3})
-            if width <= 64
-            else Tiles(64, 64, {"num_warps": 4, "num_stages": 2})
-        )
-    return (
-        Tiles(64, 64, {"num_warps": 4, "num_stages": 3})
-        if width <= 64
-        else Tiles(64, 32, {"num_warps": 4, "num_stages": 2})
-    )
+    how = {"num_warps": 4, "num_stages": 3 if width <= 64 else 2}
+    return Tiles(64, 64 if kernel == "sums" or width <= 64 else 32, how)
