@@ -1,0 +1,79 @@
+"""Neighbours and items against plain loops over sets."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from prorec.report import around
+from prorec.report.around import items_around, neighbours
+
+Clicks = list[set[int]]
+
+
+def by_loops(clicks: Clicks, user: int, most: int) -> list[int]:
+    """The cosine's square, in fractions: nothing is rounded, so equals are equals."""
+    own = clicks[user]
+    found = []
+    for other, theirs in enumerate(clicks):
+        shared = len(own & theirs)
+        if other != user and shared:
+            found.append((-Fraction(shared**2, len(own) * len(theirs)), other))
+    best = [other for _, other in sorted(found)][:most]
+    return best + [-1] * (most - len(best))
+
+
+def as_matrix(clicks: Clicks, n_items: int, weight: float = 1.0) -> csr_array:
+    indptr = np.cumsum([0] + [len(own) for own in clicks])
+    indices = np.array([item for own in clicks for item in sorted(own)], dtype=np.int32)
+    data = np.full(len(indices), weight, dtype=np.float32)
+    return csr_array((data, indices, indptr.astype(np.int32)), shape=(len(clicks), n_items))
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 6)), min_size=1, max_size=12),
+    st.integers(1, 5),
+    st.sampled_from([1.0, 0.0, 0.3]),
+    st.sampled_from([1.0, 300.0, 64e6]),  # bytes: one row at a time, a few, or all of them
+    st.data(),
+)
+def test_neighbours_are_those_of_plain_loops(
+    clicks: Clicks, most: int, weight: float, room: float, data: st.DataObject
+) -> None:
+    users = data.draw(st.lists(st.integers(0, len(clicks) - 1), max_size=15))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(around, "_BYTES", room)
+        found = neighbours(as_matrix(clicks, 7, weight), np.array(users, dtype=np.int64), most)
+    assert found.shape == (len(users), most)
+    assert found.dtype == np.int32
+    assert found.tolist() == [by_loops(clicks, user, most) for user in users]
+
+
+def test_a_pair_that_is_stored_twice_counts_once() -> None:
+    twice = csr_array((np.ones(5), [1, 0, 1, 1, 0], [0, 3, 4, 5]), shape=(3, 2))
+    before = twice.indices.copy()
+    assert neighbours(twice, np.array([1]), 2).tolist() == [by_loops([{0, 1}, {1}, {0}], 1, 2)]
+    assert twice.indices.tolist() == before.tolist()  # and what was given stays as it was
+
+
+def test_equally_like_users_stay_in_order_whatever_the_sizes() -> None:
+    # All have the same cosine with the first, 1/√3: 1 of 1, 2 of 4, 3 of 9 items, and the square roots are not exact.
+    clicks = [{0, 1, 2}, {0, 1, 2, *range(3, 9)}, {0, 1, 3, 4}, {2}, {1}]
+    assert neighbours(as_matrix(clicks, 9), np.array([0]), 4).tolist() == [[1, 2, 3, 4]]
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=9), st.integers(1, 10))
+def test_items_around_are_the_ends_of_a_sorted_list(weights: list[float], most: int) -> None:
+    n_items = 2 * len(weights) + 1
+    own = list(range(0, 2 * len(weights), 2))
+    matrix = as_matrix([{1}, set(own), {0}], n_items)
+    values = np.array([9.0, *weights, 9.0], dtype=np.float32)
+    ordered = [item for _, item in sorted(zip([-w for w in weights], own, strict=True))]
+    if len(ordered) > most:
+        ordered = ordered[: (most + 1) // 2] + ordered[::-1][: most // 2][::-1]
+    assert items_around(matrix, values, 1, most).tolist() == ordered
