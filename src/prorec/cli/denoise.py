@@ -23,18 +23,20 @@ from rich.text import Text
 
 from prorec.cli import options
 from prorec.cli.progress import Reporter
-from prorec.cli.streams import check_free, read, to_stdout
+from prorec.cli.streams import check_free, check_report_free, described, read, title_of, to_stdout
 from prorec.data._files import format_of, naming
 from prorec.data.log import Log
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
 from prorec.errors import InputError
 from prorec.models.named import named, parsed, sized
+from prorec.report.page import write_report
 
 _SHOWN = 10
 
 
 def denoise(
+    ctx: typer.Context,
     log: Annotated[str, typer.Argument(help="A csv, tsv, parquet or .inter file of interactions, or - for a stream.")],
     out: Annotated[str, typer.Option("--out", "-o", help="The file to write, or - for a stream.")],
     model: options.ModelName = "nce",
@@ -49,14 +51,15 @@ def denoise(
     marginals: options.MarginalsName = "popularity",
     warm_start: options.WarmStart = False,
     noise: options.NoiseSource = "plan",
-    flag_share: Annotated[float, typer.Option(help="With --noise plan: the share of interactions to flag.")] = 0.05,
-    fdr: Annotated[
-        float, typer.Option(help="With --noise cross-fit: the share of flags that may be wrong, between 0 and 1.")
-    ] = 0.1,
+    flag_share: options.FlagShare = 0.05,
+    fdr: options.Fdr = 0.1,
+    report: options.ReportPath = None,
+    items: options.ItemsPath = None,
     drop: Annotated[bool, typer.Option("--drop", help="Write only the rows that are not flagged.")] = False,
     user_col: options.UserColumn = None,
     item_col: options.ItemColumn = None,
     weight_col: options.WeightColumn = None,
+    timestamp_col: options.TimeColumn = None,
     no_header: options.NoHeader = False,
     separator: options.Separator = None,
     text_ids: options.TextIds = False,
@@ -90,6 +93,8 @@ def denoise(
         flag_share=flag_share,
         fdr=fdr,
     )
+    if report is None:
+        options.refuse(ctx, ("items", "timestamp_col"), "without --report")
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )
@@ -97,20 +102,26 @@ def denoise(
         Console(stderr=True, quiet=quiet).print(Text(f"{out} is there already, and there is no run to resume"))
         return
     _check_place(out, resume=resume, force=force)
-    with Reporter(quiet=quiet or as_json) as report:
-        report("reading", 0, 1)
+    if report is not None:
+        check_report_free(report, force=force or resume)
+    with Reporter(quiet=quiet or as_json) as progress:
+        progress("reading", 0, 1)
         given = read(log, format, columns)
-        report("reading", 1, 1)
+        clicks = given.interactions if report is None else described(given, items, timestamp_col)
+        progress("reading", 1, 1)
         _check_columns(given, Path(f"-.{format or 'csv'}" if out == "-" else out))
         denoiser.model = sized(denoiser.model, given.interactions.matrix.shape, parameters)
-        # The weights are what is written; a model that has learned from them would only be thrown away.
-        fit = partial(denoiser.fit, given.interactions, refit=False, progress=report)
+        # The weights are what is written; only a report has a use for a model that has learned from them.
+        fit = partial(denoiser.fit, clicks, refit=report is not None, progress=progress)
         if out == "-":
             written = _to_stream(given, fit(), format, drop=drop)
         else:
             with _working(out, resume=resume) as work:
                 written = _to_file(given, fit(checkpoint=work), Path(out), work, drop=drop)
-    about = _summary(given, denoiser, out, written, time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        if report is not None:
+            write_report(denoiser, report, title=title_of(log), seconds=seconds, progress=progress)
+    about = _summary(given, denoiser, out, written, seconds) | {"report": None if report is None else str(report)}
     if as_json:
         print(json.dumps(about), file=sys.stderr if out == "-" else sys.stdout)
     elif not quiet:
@@ -306,3 +317,5 @@ def _show(about: dict[str, Any], console: Console) -> None:
         highlight=False,
         markup=False,
     )
+    if about["report"] is not None:
+        console.print(f"The report is in {about['report']}.", highlight=False, markup=False)

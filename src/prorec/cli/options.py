@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -76,9 +77,21 @@ Format = Annotated[
 UserColumn = Annotated[str | None, typer.Option("--user-col", help="Name of the user column, or its position from 0.")]
 ItemColumn = Annotated[str | None, typer.Option("--item-col", help="Name of the item column, or its position from 0.")]
 WeightColumn = Annotated[str | None, typer.Option("--weight-col", help="Name of a column of weights from 0 to 1.")]
+TimeColumn = Annotated[
+    str | None, typer.Option("--timestamp-col", help="For the report: name of the column of times, or its position.")
+]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line is data, not names.")]
 Separator = Annotated[str | None, typer.Option("--separator", help="The character between columns.")]
 TextIds = Annotated[bool, typer.Option("--text-ids", help="Take ids as text, whatever they look like.")]
+
+# The report.
+ReportPath = Annotated[
+    Path | None, typer.Option("--report", help="Write a page about what was found, such as report.html.")
+]
+ItemsPath = Annotated[
+    Path | None,
+    typer.Option("--items", help="For the report: a file with item ids, and names or categories; may be the log."),
+]
 
 # Algorithm 1.
 Transport = Annotated[str, typer.Option(help="How users and items are matched: relaxed, sinkhorn or emd.")]
@@ -93,6 +106,18 @@ WarmStart = Annotated[bool, typer.Option("--warm-start", help="Start each fit fr
 NoiseSource = Annotated[
     str, typer.Option("--noise", help="Where probabilities come from: plan, or cross-fit (calibrated, takes longer).")
 ]
+FlagShare = Annotated[float, typer.Option(help="With --noise plan: the share of interactions to flag.")]
+Fdr = Annotated[
+    float, typer.Option(help="With --noise cross-fit: the share of flags that may be wrong, between 0 and 1.")
+]
+
+
+def refuse(ctx: typer.Context, names: Iterable[str], why: str) -> None:
+    """Refuse options that were given and mean nothing here."""
+    for name in names:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            raise InputError(f"--{name.replace('_', '-')} means nothing {why}")
 
 
 def threshold_of(text: str) -> Threshold:

@@ -14,9 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from prorec.data._files import ending_of, format_of, naming
+from prorec.data.item_info import with_items_from
 from prorec.data.log import Log, read_log
 from prorec.data.writers import write_table
 from prorec.errors import InputError, one_of
+from prorec.interactions import Interactions
+from prorec.report.page import check_report
 
 FORMATS = ("csv", "tsv", "parquet")
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
@@ -58,6 +61,30 @@ def check_free(path: Path, *, force: bool) -> None:
         if path.exists() and not force:
             raise InputError("this file exists already; --force replaces it")
         check_writable(path.parent)
+
+
+def check_report_free(path: Path, *, force: bool) -> None:
+    """The same of a report."""
+    check_report(path)
+    with naming(path):
+        if path.exists() and not force:
+            raise InputError("this file exists already; --force replaces it")
+        check_writable(path.parent)
+
+
+def described(given: Log, items: Path | None, timestamp_col: str | None) -> Interactions:
+    """The interactions of a log with what a report can say about them: times, names and categories."""
+    clicks = given.with_times(timestamp_col)
+    return clicks if items is None else with_items_from(clicks, items)
+
+
+def title_of(log: str) -> str:
+    """What a report about a log is called.
+
+    >>> title_of("logs/clicks.csv")
+    'Which clicks in clicks.csv are noise?'
+    """
+    return f"Which clicks in {'the stream' if log == '-' else Path(log).name} are noise?"
 
 
 def check_writable(folder: Path) -> None:

@@ -74,10 +74,7 @@ def train(
             noise=noise,
         )
     else:
-        for option in _OF_DENOISING:
-            source = ctx.get_parameter_source(option)
-            if source is not None and source.name != "DEFAULT":
-                raise InputError(f"--{option.replace('_', '-')} means nothing without --denoise")
+        options.refuse(ctx, _OF_DENOISING, "without --denoise")
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )

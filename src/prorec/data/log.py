@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from prorec._columns import ColumnRef, choose_columns
+from prorec._columns import ColumnRef, choose_columns, times
 from prorec._ids import encode
 from prorec.data._files import as_path, check_readable, format_of, naming
 from prorec.data._text import TextFile, as_integers, as_numbers
@@ -59,6 +59,28 @@ class Log:
                 raise InputError(f"the log has columns called {name!r} and {own!r} already: rename one of them")
             table = table.append_column(own, pa.array(of_pair).take(pa.array(self.places)))
         return table
+
+    def with_times(self, column: ColumnRef = None) -> Interactions:
+        """The interactions with the time of each, the latest of its rows'.
+
+        The column is found by its usual names unless it is given. One that nobody asked for and that cannot be read as
+        times is left alone, as if it were not there.
+        """
+        names = [name.partition(":")[0] for name in self.table.column_names]
+        chosen = choose_columns(names, {"timestamp": column}, roles=("timestamp",))
+        if "timestamp" not in chosen:
+            return self.interactions
+        written = self.table.column(chosen["timestamp"])
+        try:
+            found = times(as_numbers(written) if self.is_text else written)
+        except InputError:
+            if column is not None:
+                raise
+            return self.interactions
+        order = np.lexsort((found, self.places))
+        is_last = np.append(np.diff(self.places[order]) != 0, True)
+        latest = found[order[is_last]]
+        return replace(self.interactions, columns={**self.interactions.columns, "timestamp": latest})
 
     def typed(self, table: pa.Table) -> pa.Table:
         """Columns of text as numbers, where that loses nothing; ids as the interactions have them."""

@@ -302,6 +302,29 @@ class ProRec(Model):
         self._fitted()
         return explanation_table(self, int(self._positions("user", [user])[0]), kind)
 
+    def report(
+        self,
+        path: str | Path,
+        *,
+        title: str = "Which clicks are noise?",
+        is_noise: Any = None,
+        held_out: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        """Write a page about what was found: one HTML file that needs no network and no server.
+
+        Parameters
+        ----------
+        path : the file to write, such as report.html; what is there is replaced
+        title : what stands at the top
+        is_noise : the truth about each interaction, in the order of `interactions_.matrix.data`, where it is known
+        held_out : whether to measure what recommendation gained, which takes three more fits on 70% of the interactions
+        progress : called with what is being done, how much of it is done, and how much there is
+        """
+        from prorec.report.page import write_report  # which knows denoisers, as they don't know it
+
+        write_report(self, path, title=title, is_noise=is_noise, held_out=held_out, progress=progress)
+
     # ── recommending ────────────────────────────────────────────────────────────────────────────────
 
     @property

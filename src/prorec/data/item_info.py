@@ -1,0 +1,92 @@
+"""Names and categories of items, from a file of their own or from the log itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from prorec._columns import ColumnRef, choose_columns
+from prorec._ids import encode
+from prorec.data._files import as_path, check_readable, format_of, naming
+from prorec.data._text import TextFile, as_integers
+from prorec.errors import InputError
+from prorec.interactions import Interactions
+
+_NAMES = ("name", "title", "item_name", "item_title", "movie_title", "product_name")
+_CATEGORIES = ("categories", "category", "genres", "genre")
+_BETWEEN = "|"
+
+
+def with_items_from(interactions: Interactions, path: str | Path, item_col: ColumnRef = None) -> Interactions:
+    """The same interactions, with what a file says about their items.
+
+    Parameters
+    ----------
+    interactions : whose items are meant; others in the file are passed over
+    path : a .csv, .tsv or .parquet file with a column of item ids, and one of names (`name`, `title`, …) or of
+        categories (`category`, `genres`, …), several of them with | between. Of an item that is there more than once
+        the first row counts, so the log itself will do
+    item_col : name or position of the column of ids, where it is not a usual one
+    """
+    path = as_path(path)
+    with naming(path):
+        check_readable(path)
+        kind, separator = format_of(path)
+        table = _parquet(path) if kind == "parquet" else TextFile(path, separator, True).as_written({})
+        headers = [str(name).partition(":")[0].strip() for name in table.column_names]
+        at = choose_columns(headers, {"item": item_col}, roles=("item",))["item"]
+        name, category = _called(headers, _NAMES, at), _called(headers, _CATEGORIES, at)
+        if name is None and category is None:
+            raise InputError(
+                f"no column says anything about items: one of names is called {_NAMES[0]} or {_NAMES[1]}, one of "
+                f"categories {_CATEGORIES[0]} or {_CATEGORIES[2]}. Columns there: {', '.join(headers)}"
+            )
+        ids, rows = _first_rows(table.column(at), interactions)
+        if not (interactions.item_positions(ids) >= 0).any():
+            raise InputError("none of the log's items is in this file: are these the same ids?")
+        known = ids.tolist()
+        names = _texts(table, name, rows)
+        lists = [each.split(_BETWEEN) if each else [] for each in _texts(table, category, rows)]
+        return interactions.with_item_info(
+            None if name is None else {item: text for item, text in zip(known, names, strict=True) if text},
+            None if category is None else dict(zip(known, lists, strict=True)),
+        )
+
+
+def _parquet(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"not a parquet file that can be read ({error})") from error
+
+
+def _called(headers: Sequence[str], usual: Sequence[str], apart_from: int) -> int | None:
+    """The column with the first of some usual names, if there is one."""
+    places = {header.lower(): at for at, header in reversed(list(enumerate(headers))) if at != apart_from}
+    return next((places[name] for name in usual if name in places), None)
+
+
+def _first_rows(column: pa.ChunkedArray, interactions: Interactions) -> tuple[Any, Any]:
+    """The ids in a column, as the log has them, and the first row of each."""
+    if interactions.items.dtype != object and pa.types.is_string(column.type):
+        column = as_integers(column)
+    elif interactions.items.dtype == object:
+        column = column.cast(pa.string())
+    ids, codes = encode(column, "item")
+    _, rows = np.unique(codes, return_index=True)
+    return ids, rows
+
+
+def _texts(table: pa.Table, at: int | None, rows: Any) -> list[str]:
+    """A column's texts in some rows; empty ones where there is none, or no column."""
+    if at is None:
+        return [""] * len(rows)
+    column = table.column(at).take(pa.array(rows))
+    if pa.types.is_list(column.type):
+        return [_BETWEEN.join(map(str, each or ())) for each in column.to_pylist()]
+    return ["" if each is None else str(each).strip() for each in column.to_pylist()]

@@ -1,0 +1,17 @@
+// Light, dark, or as the system has it; and everything else set going.
+
+const THEMES = { "": "as the system", light: "light", dark: "dark" };
+
+function setTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+  byId("theme").textContent = "Theme: " + THEMES[theme];
+}
+
+byId("theme").onclick = () => {
+  const names = Object.keys(THEMES);
+  setTheme(names[(names.indexOf(document.documentElement.dataset.theme || "") + 1) % names.length]);
+};
+for (const part of document.querySelectorAll(".needs-script")) part.hidden = false;
+startList();
+startUser();

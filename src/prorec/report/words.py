@@ -1,0 +1,83 @@
+"""Numbers in sentences."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SECONDS = 631_152_000, 4_102_444_800  # 1990 and 2100: a number between them is taken for seconds since 1970
+
+
+def share(part: float, of: float = 1.0) -> str:
+    """A share in percent, with as many digits as mean something; never 0% or 100% for what is not.
+
+    >>> share(0.0724), share(3, 40_000), share(0.623), share(0.9999), share(0, 5)
+    ('7.2%', '0.0075%', '62%', '99.99%', '0%')
+    """
+    value = 100 * part / of if of else 0.0
+    if value in (0, 100):
+        return f"{value:.0f}%"
+    if value < 1:
+        return f"{float(f'{value:.2g}'):g}%"
+    if value > 99:
+        return f"{100 - float(f'{100 - value:.1g}'):.10g}%"
+    return f"{value:.1f}%" if value < 10 else f"{value:.0f}%"
+
+
+def many(number: int, one: str, more: str | None = None) -> str:
+    """A count and what is counted.
+
+    >>> many(1, "user"), many(12_000, "user"), many(2, "category", "categories")
+    ('1 user', '12,000 users', '2 categories')
+    """
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
+def change(relative: float) -> str:
+    """A relative change in percent, with its sign.
+
+    >>> change(0.0213), change(-0.1)
+    ('+2.1%', '−10.0%')
+    """
+    return f"{'−' if relative < 0 else '+'}{abs(relative):.1%}"
+
+
+def duration(seconds: float) -> str:
+    """How long something took.
+
+    >>> duration(0.26), duration(75), duration(7300)
+    ('0.3 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def as_seconds(times: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Times as seconds since 1970, if that is what they can be: dates, or numbers of seconds or milliseconds."""
+    if times.dtype.kind == "M":
+        seconds = times.astype("datetime64[ms]").astype(np.int64) / 1000
+        return np.where(np.isnat(times), np.nan, seconds)
+    if times.dtype.kind not in "iuf" or not len(times):
+        return None
+    for unit in (1, 1000):
+        values = times.astype(np.float64) / unit
+        if _SECONDS[0] <= values.min() and values.max() < _SECONDS[1]:
+            return values
+    return None
+
+
+def day(seconds: float) -> str:
+    """A day, in English.
+
+    >>> day(1_624_539_132)
+    '24 June 2021'
+    """
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment.day} {moment:%B %Y}"
