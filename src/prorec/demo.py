@@ -33,12 +33,17 @@ def _model() -> NCE:
     return NCE(rank=_RANK)
 
 
+def demo_denoiser() -> ProRec:
+    """The denoiser that is shown, not fitted yet."""
+    return ProRec(_model(), noise=NoiseFinder(folds=_FOLDS), fdr=_FDR)
+
+
 def run_demo(console: Console, seed: int = 0, report: Path | None = None) -> None:
     """Make the cinema, show it, denoise it, say what was found and what recommendation gained, and write a report."""
     club = make_cinema(seed=seed)
     console.print(_described(club))
     begin = time.perf_counter()
-    denoiser = ProRec(_model(), noise=NoiseFinder(folds=_FOLDS), fdr=_FDR).fit(club.interactions)
+    denoiser = demo_denoiser().fit(club.interactions)
     seconds = time.perf_counter() - begin
     console.print(_member(club, denoiser))
     console.print(_found(club, denoiser))

@@ -7,28 +7,38 @@ from pathlib import Path
 import pytest
 
 import prorec
+from prorec.demo import demo_denoiser
 from tests.cli.shell import run
 
 
-def test_demo_ends_with_something_a_person_can_read(no_data: Path) -> None:
-    done = run("demo")
+def test_demo_ends_with_something_a_person_can_read(no_data: Path, tmp_path: Path) -> None:
+    done = run("demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1,000 users, 800 films" in done.stdout
     assert "mistake" in done.stdout
     club = prorec.make_cinema()
-    denoiser = prorec.ProRec(prorec.models.NCE(rank=20)).fit(club.interactions)
+    denoiser = demo_denoiser().fit(club.interactions)
     found = int((denoiser.flagged_ & club.is_mistake).sum())
     assert f"{found:,}" in done.stdout, "how much of the planted noise was found"
     auroc = prorec.detection_metrics(denoiser.noise_probability_, club.is_mistake)["auroc"]
-    assert f"{auroc:.0%} of the time (AUROC)" in " ".join(done.stdout.replace("│", " ").split())
+    words = " ".join(done.stdout.replace("│", " ").split())
+    assert f"{auroc:.0%} of the time (AUROC)" in words
+    assert f"estimates that {denoiser.finder_.noise_share_} of all clicks are noise" in words
     parts = prorec.split_by_user(club.interactions, (0.7, 0.3))
     test = parts.test.select(parts.test.columns["origin"] != 2)
     scored = prorec.evaluate(prorec.ProRec(prorec.models.NCE(rank=20)).fit(parts.train), test, k=10)
     assert f"{scored.mean['ndcg@10']:.4f}" in done.stdout, "and what recommendation gained"
     assert "nan" not in done.stdout
-    assert run("demo").stdout == done.stdout, "the same every time"
-    assert run("demo", "--seed", "1").stdout != done.stdout
-    assert run("demo", environment={"PYTHONIOENCODING": "ascii"}).returncode == 0
+    assert done.stdout.rstrip().endswith("The report is in prorec-demo.html: open it in a browser.")
+    report = tmp_path / "prorec-demo.html"
+    assert f"<strong>{int(denoiser.flagged_.sum()):,}</strong>" in report.read_text()
+    assert report.stat().st_size < 5e6
+    assert run("demo", cwd=tmp_path).stdout == done.stdout, "the same every time"
+    plain = {"PYTHONIOENCODING": "ascii"}
+    other = run("demo", "--seed", "1", "--report", str(tmp_path / "other.html"), environment=plain)
+    assert other.returncode == 0
+    assert (tmp_path / "other.html").exists()
+    assert f"{found:,}" not in other.stdout, "another seed, another club"
 
 
 def test_datasets_list(no_data: Path) -> None:
@@ -58,6 +68,7 @@ def test_exit_codes_and_no_tracebacks(no_data: Path) -> None:
         (("datasets", "get", "yahoo-r1"), 1, "sign up first"),
         (("nonsense",), 2, "No such command"),
         (("demo", "--seed", "-1"), 2, "seed must be a whole number of at least 0; got -1"),
+        (("demo", "--report", "nowhere/report.html"), 2, "the folder nowhere does not exist"),
     ):
         done = run(*words)
         assert done.returncode == code

@@ -208,3 +208,27 @@ def test_every_row_finds_its_pair(pairs: list[tuple[int, int]]) -> None:
     clicks = log.interactions
     users, items = clicks.users[clicks.user_codes[log.places]], clicks.items[clicks.item_codes[log.places]]
     assert list(zip(users.tolist(), items.tolist(), strict=True)) == pairs
+
+
+def test_times_are_the_latest_of_each_pair(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(CSV)
+    log = read_log(path)
+    assert "timestamp" not in log.with_times().columns  # no column has a usual name
+    timed = log.with_times("When")
+    found = {
+        (timed.users[user], timed.items[item]): str(time)[:10]
+        for user, item, time in zip(timed.user_codes, timed.item_codes, timed.columns["timestamp"], strict=True)
+    }
+    assert found == {("ann", "milk"): "2024-05-01", ("ann", "tea"): "2024-05-03", ("bob", "coffee"): "2024-05-02"}
+
+
+def test_times_that_nobody_asked_for_are_left_alone_where_they_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("user,item,time\na,x,noon\nb,y,later\n")
+    log = read_log(path)
+    assert log.with_times().columns == {}
+    with pytest.raises(InputError, match="noon"):
+        log.with_times("time")
+    path.write_text("user,item,timestamp\na,x,12\na,x,11\nb,y,5\n")
+    assert read_log(path).with_times().columns["timestamp"].tolist() == [12, 5]

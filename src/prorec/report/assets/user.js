@@ -114,9 +114,10 @@ function matrix(label, names, columns, rows, depth, weightOf) {
     ...cells);
 }
 
+const listOf = (lists, user) => Array.from(lists.subarray(user * data.k, (user + 1) * data.k)).filter(item => item >= 0);
+
 function recommendations(user) {
-  const of = lists => Array.from(lists.subarray(user * data.k, (user + 1) * data.k)).filter(item => item >= 0);
-  const before = of(users.before), after = of(users.after);
+  const before = listOf(users.before, user), after = listOf(users.after, user);
   const fresh = after.filter(item => !before.includes(item)).length;
   const side = (label, mine, other, kind, word) => make("div", {}, make("h4", {}, label), make("ol", {}, ...mine.map(item => {
     const extra = categoriesOf(item).length ? make("span", { class: "tags" }, " " + categoriesOf(item).join(", ")) : "";
@@ -180,11 +181,15 @@ function startUser() {
     } else if (event.key === "Enter") {
       event.preventDefault();
       pick(now);
-    } else if (event.key === "Escape") openFound(false);
+    } else if (event.key === "Escape" && !byId("found").hidden) {
+      event.preventDefault();  // a search field would be emptied, which is a new search
+      openFound(false);
+    }
   });
   byId("user-back").onclick = () => showUser(userOrder[placeInOrder[shownUser] - 1]);
   byId("user-next").onclick = () => showUser(userOrder[placeInOrder[shownUser] + 1]);
-  // To begin with, somebody whose clicks can be taken in at a glance.
-  const readable = userOrder.find(user => users.whole[user] && users.activity[user] <= READABLE);
-  showUser(readable === undefined ? userOrder[0] : readable);
+  // To begin with, somebody whose clicks can be taken in at a glance, and whose list has changed if there is one.
+  const readable = userOrder.filter(user => users.whole[user] && users.activity[user] <= READABLE);
+  const changed = readable.find(user => users.before && listOf(users.after, user).some(item => !listOf(users.before, user).includes(item)));
+  showUser([changed, readable[0], userOrder[0]].find(user => user !== undefined));
 }

@@ -1,0 +1,126 @@
+"""`prorec report` and `prorec denoise --report`: from a csv to a page."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+
+import prorec
+from tests.cli.shell import run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log with times, and a file about its items."""
+    club = prorec.make_cinema(120, 90, seed=3).interactions
+    where = tmp_path_factory.mktemp("log")
+    log = {
+        "user_id": club.users[club.user_codes],
+        "item_id": club.items[club.item_codes],
+        "time": club.columns["timestamp"],
+    }
+    pacsv.write_csv(pa.table(log), where / "clicks.csv")
+    items = {
+        "item_id": club.items,
+        "title": club.item_names.tolist(),
+        "genres": ["|".join(each) for each in club.item_categories],
+    }
+    pacsv.write_csv(pa.table(items), where / "films.csv")
+    return where
+
+
+def data_in(page: Path) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def test_from_a_csv_to_a_page(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    done = run("report", str(folder / "clicks.csv"), "--out", str(out), "--items", str(folder / "films.csv"))
+    assert done.returncode == 0, done.stderr
+    assert f"The report is in {out}." in done.stdout
+    assert "noise estimated at" in done.stdout
+    page, data = out.read_text(), data_in(out)
+    assert "<title>Which clicks in clicks.csv are noise?</title>" in page
+    assert "95% interval" in page
+    assert 'id="picture-time"' in page
+    assert 'id="picture-categories"' in page
+    assert data["clicks"]["time"] is not None
+    assert data["clicks"]["percentile"] is not None
+    club = prorec.make_cinema(120, 90, seed=3).interactions
+    names = dict(zip(club.items.tolist(), club.item_names.tolist(), strict=True))
+    assert data["items"]["name"] == [names[item] for item in data["items"]["id"]]
+
+
+def test_beside_the_cleaned_log(folder: Path, tmp_path: Path) -> None:
+    with_report, without = tmp_path / "a.csv", tmp_path / "b.csv"
+    page = tmp_path / "report.html"
+    done = run("denoise", str(folder / "clicks.csv"), "--out", str(with_report), "--report", str(page), "--json")
+    assert done.returncode == 0, done.stderr
+    about = json.loads(done.stdout)
+    assert about["report"] == str(page)
+    assert run("denoise", str(folder / "clicks.csv"), "--out", str(without)).returncode == 0
+    assert with_report.read_bytes() == without.read_bytes()
+    assert f"<strong>{about['flagged_rows']:,}</strong>" in page.read_text()
+    assert "not estimated" in page.read_text()
+
+
+def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
+    log, model = str(folder / "clicks.csv"), str(tmp_path / "model")
+    assert run("train", log, "--denoise", "--out", model).returncode == 0
+    out = tmp_path / "report.html"
+    done = run("report", model, "--out", str(out), "--items", str(folder / "films.csv"))
+    assert done.returncode == 0, done.stderr
+    loaded = prorec.load(model)
+    weights = data_in(out)["clicks"]["weight"]
+    assert np.array_equal(np.frombuffer(base64.b64decode(weights["bytes"]), "<f4"), loaded.weights_.data)
+    assert data_in(out)["items"]["name"]
+    again = run("report", model, "--out", str(out))
+    assert (again.returncode, "exists already; --force" in again.stderr) == (2, True)
+    assert run("report", model, "--out", str(out), "--force", "--quiet").returncode == 0
+    plain = str(tmp_path / "plain")
+    assert run("train", log, "--out", plain).returncode == 0
+    refused = run("report", plain, "--out", str(tmp_path / "x.html"))
+    assert (refused.returncode, "no denoiser in this model" in refused.stderr) == (2, True)
+    told = run("report", model, "--out", str(tmp_path / "x.html"), "--fdr", "0.2")
+    assert (told.returncode, "--fdr means nothing for a denoiser" in told.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--out", "report.pdf"), "a name that ends in .html"),
+        (("--out", "nowhere/report.html"), "the folder nowhere does not exist"),
+        (("--out", "report.html", "--items", "missing.csv"), "missing.csv: there is no such file"),
+        (("--out", "report.html", "--items", "clicks.csv"), "no column says anything about items"),
+        (("--out", "report.html", "--timestamp-col", "when"), "no column is called 'when' (timestamp_col)"),
+        (("--out", "report.html", "--noise", "guess"), "noise must be"),
+        (("--out", "report.html", "--model", "nope"), "nope"),
+    ],
+)
+def test_bad_input(folder: Path, words: tuple[str, ...], message: str) -> None:
+    done = run("report", "clicks.csv", *words, cwd=folder)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.replace("-col", "_col").split()) or message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(folder.glob("*.html"))
+
+
+def test_bad_input_beside_the_log(folder: Path, tmp_path: Path) -> None:
+    log, out = str(folder / "clicks.csv"), str(tmp_path / "out.csv")
+    for words, message in (
+        (("--items", "films.csv"), "--items means nothing without --report"),
+        (("--report", str(tmp_path / "report.txt")), "ends in .html"),
+    ):
+        done = run("denoise", log, "--out", out, *words)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+        assert not Path(out).exists()

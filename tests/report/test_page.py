@@ -1,0 +1,185 @@
+"""The file: what is in it, what is not, and what is said when it cannot be made."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from prorec import Interactions, ProRec
+from prorec.comparison import compare_on_splits
+from prorec.errors import InputError
+from prorec.models import NCE, SVD
+from prorec.report.packing import packed
+from prorec.report.words import change
+from tests.report.conftest import HOSTILE
+
+pytestmark = pytest.mark.xdist_group("report")
+KINDS = {"float32": "<f4", "float64": "<f8", "int32": "<i4", "uint8": "<u1"}
+
+
+def data_in(page: Path) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def unpacked(column: dict[str, str]) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(column["bytes"]), dtype=KINDS[column["kind"]])
+
+
+def test_columns_come_back_as_they_were() -> None:
+    values = np.array([0.1, -3, 7e30], dtype=np.float32)
+    assert np.array_equal(unpacked(packed(values, "float32")), values)
+
+
+def test_every_click_is_in_it(cinema_page: Path, cinema_denoiser: ProRec) -> None:
+    data, known = data_in(cinema_page), cinema_denoiser.interactions_
+    start = unpacked(data["users"]["start"])
+    assert np.array_equal(start, known.matrix.indptr)
+    items = np.array(data["items"]["id"])[unpacked(data["clicks"]["item"])]
+    assert np.array_equal(items, known.items[known.item_codes])
+    assert np.array_equal(unpacked(data["clicks"]["weight"]), cinema_denoiser.weights_.data)
+    assert np.array_equal(unpacked(data["clicks"]["probability"]), cinema_denoiser.noise_probability_)
+    assert np.array_equal(unpacked(data["clicks"]["flagged"]).astype(bool), cinema_denoiser.flagged_)
+    assert np.array_equal(unpacked(data["users"]["kappa"]), cinema_denoiser.thresholds_.kappa)
+
+
+def test_sizes(cinema_page: Path, large_page: Path) -> None:
+    assert cinema_page.stat().st_size < 5e6
+    assert large_page.stat().st_size < 25e6
+    data = data_in(large_page)
+    assert unpacked(data["clicks"]["flagged"]).sum() >= 99_000
+    assert len(unpacked(data["clicks"]["item"])) <= 300_000
+    assert "This page holds" in large_page.read_text()
+
+
+def test_the_gain_is_that_of_a_comparison(cinema_page: Path, cinema_denoiser: ProRec) -> None:
+    models = {"plain": NCE(rank=20), "denoised": ProRec(NCE(rank=20))}
+    compared = compare_on_splits(models, cinema_denoiser.interactions_, n_seeds=1, k=10)
+    row = next(each for each in compared.comparisons if each.metric == "ndcg@10")
+    page = cinema_page.read_text()
+    assert f"<strong>{change(row.difference / row.baseline_mean)}</strong>" in page
+    assert f"{change(row.low / row.baseline_mean)} to {change(row.high / row.baseline_mean)} (95%)" in page
+
+
+class _Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "action", "srcset")]
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+
+@pytest.mark.parametrize("which", ["cinema_page", "hostile_page"])
+def test_needs_nothing_else(which: str, request: pytest.FixtureRequest) -> None:
+    page: Path = request.getfixturevalue(which)
+    elements = _Elements()
+    elements.feed(page.read_text())
+    assert all(address.startswith("#") or address == "data:," for address in elements.addresses)
+    assert elements.tags.count("script") == 2
+    assert not {"img", "iframe", "object", "embed"} & set(elements.tags)
+    assert re.findall(r"https?://[^\"'\s]+", page.read_text()) == ["http://www.w3.org/2000/svg"]
+    assert "default-src 'none'" in page.read_text()
+
+
+def test_hostile_names_cannot_end_the_data(hostile_page: Path) -> None:
+    data = data_in(hostile_page)
+    assert set(data["items"]["name"]) == set(HOSTILE)
+    assert set(data["categories"]) == set(HOSTILE)
+
+
+def small() -> ProRec:
+    return ProRec(SVD(rank=1)).fit(csr_array(np.array([[1.0, 1, 0], [1, 0, 1], [1, 1, 1]])))
+
+
+def test_a_log_too_small_to_judge_by_says_so(tmp_path: Path) -> None:
+    denoiser = ProRec(SVD(rank=1)).fit(csr_array(np.array([[1.0, 1.0], [1.0, 0.0]])))
+    denoiser.report(tmp_path / "report.html")
+    assert "nan" not in (tmp_path / "report.html").read_text().partition("<script")[0].lower()
+
+
+def test_without_a_last_model_there_are_no_lists(tmp_path: Path) -> None:
+    clicks = Interactions.from_matrix(csr_array(np.array([[1.0, 1, 0], [1, 0, 1], [1, 1, 1]])))
+    denoiser = ProRec(SVD(rank=1)).fit(clicks, refit=False)
+    denoiser.report(tmp_path / "report.html", held_out=False)
+    assert data_in(tmp_path / "report.html")["users"]["before"] is None
+    assert "not measured" in (tmp_path / "report.html").read_text()
+
+
+def test_weights_that_were_not_one_are_shown(tmp_path: Path) -> None:
+    denoiser = ProRec(SVD(rank=1)).fit(csr_array(np.array([[0.5, 1, 0], [1, 0, 0.25], [1, 1, 1]])))
+    denoiser.report(tmp_path / "report.html", held_out=False)
+    before = unpacked(data_in(tmp_path / "report.html")["clicks"]["weightBefore"])
+    assert np.array_equal(before, np.array([0.5, 1, 1, 0.25, 1, 1, 1], dtype=np.float32))
+
+
+def test_half_a_character_is_no_obstacle(tmp_path: Path) -> None:
+    clicks = Interactions.from_matrix(csr_array(np.ones((3, 2)))).with_item_info({0: "\ud800", 1: "fine"})
+    ProRec(SVD(rank=1)).fit(clicks).report(tmp_path / "report.html", held_out=False)
+    assert "fine" in data_in(tmp_path / "report.html")["items"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("report.pdf", "ends in .html"),
+        ("nowhere/report.html", "does not exist"),
+        ("folder.html", "this is a directory"),
+    ],
+)
+def test_places_where_no_report_can_be(tmp_path: Path, path: str, words: str) -> None:
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(InputError, match=words):
+        small().report(tmp_path / path)
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    with pytest.raises(InputError, match="fit"):
+        ProRec(SVD(rank=1)).report(path)
+    with pytest.raises(InputError, match="is_noise must be 7 booleans"):
+        small().report(path, is_noise=[True])
+    with pytest.raises(InputError, match="title must be text"):
+        small().report(path, title="")
+    with pytest.raises(InputError, match="progress"):
+        small().report(path, progress=3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="path must be"):
+        small().report(3)  # type: ignore[arg-type]
+    assert not path.exists()
+
+
+def test_without_jinja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "jinja2":
+            raise ModuleNotFoundError(name)
+        return real(name, *rest)
+
+    denoiser = small()
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InputError, match=r"pip install 'prorec\[report\]'"):
+        denoiser.report(tmp_path / "report.html")
+
+
+def test_an_old_report_survives_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(InputError, match="no room"):
+        small().report(path, held_out=False)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
