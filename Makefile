@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types tests bench figures clean
+.PHONY: demo test lint types tests bench figures screenshots clean
 
 demo: $(VENV)/.demo-installed
 	$(BIN)/prorec demo
@@ -23,6 +23,9 @@ tests: $(VENV)/.all-installed
 
 bench: $(VENV)/.all-installed
 	$(BIN)/python -m benchmarks
+
+screenshots: $(VENV)/.all-installed
+	PROREC_SCREENSHOTS=docs/figures $(BIN)/pytest -q tests/report/test_in_browser.py -k screenshots
 
 figures: $(VENV)/.all-installed
 	$(BIN)/python docs/figures/cinema_curves.py
