@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ from prorec.noise.flags import check_fdr, flagged
 from prorec.transport.blocks import MEMORY, check_memory, check_progress
 from prorec.transport.emd import check_size
 from prorec.transport.thresholds import Matching, Threshold, Top, as_k
+
+if TYPE_CHECKING:
+    from prorec.report.plots import Plots
 
 _AT_RANDOM = 0.1
 """ε: the share of clicks that `noise_probability_` takes to be random."""
@@ -301,6 +304,14 @@ class ProRec(Model):
         """
         self._fitted()
         return explanation_table(self, int(self._positions("user", [user])[0]), kind)
+
+    @property
+    def plot(self) -> Plots:
+        """Figures, for notebooks: `plot.weights()`, `plot.thresholds()`, `plot.matrix(user)`, `plot.history()`."""
+        # Denoising does not know how its results are shown; only this door does.
+        from prorec.report.plots import Plots
+
+        return Plots(self)
 
     # ── recommending ────────────────────────────────────────────────────────────────────────────────
 
