@@ -313,6 +313,17 @@ class ProRec(Model):
 
         return Plots(self)
 
+    def _facts(self) -> dict[str, str]:
+        flagged, last = self.flagged_, self.history_[-1]
+        facts = super()._facts()
+        if self.transport != "emd":
+            facts["γ"] = f"{last.gamma:.3g}"
+        facts["weight kept"] = f"{last.mass_kept:.1%}, after round {last.number}"
+        facts["flagged"] = f"{np.count_nonzero(flagged):,} interactions, {np.mean(flagged):.1%}"
+        if self._found is not None:
+            facts["noise share"] = str(self._found.noise_share_)
+        return facts
+
     # ── recommending ────────────────────────────────────────────────────────────────────────────────
 
     @property
