@@ -1,6 +1,16 @@
-"""Examples in the docs run too, each in a folder of its own."""
+"""Examples in the docs run too, each in a folder of its own; and workers that run side by side share the cores."""
+
+import os
 
 import pytest
+
+# Each worker's BLAS would take all cores, and its threads wait for each other by spinning: two workers on two cores
+# took several times as long. What they start inherits it. BLAS reads it when numpy is imported, which comes later.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    share = max(1, cores // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, str(share))
 
 
 @pytest.fixture(autouse=True)

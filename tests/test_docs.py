@@ -22,6 +22,8 @@ NOT_RUN = {
     "python -m prorec.experiments.published": "a minute, on data that not everybody has",
     "python -m prorec.experiments.gain": "tests/denoise/test_gain.py runs what it prints",
     "prorec reproduce yahoo-times --out": "an hour without a GPU; tests/experiments/test_yahoo_times.py, in small",
+    "prorec reproduce all --quick": "a minute; tests/cli/test_reproduce.py runs it and looks at what comes out",
+    "prorec demo": "tests/cli/test_command.py runs it and looks at what it says",
     "prorec datasets get amusic": "tests/cli/test_command.py, where the data is",
 }
 

@@ -19,7 +19,7 @@ import pytest
 
 import prorec
 from prorec.models import NCE
-from tests.cli.shell import COMMAND, run
+from tests.cli.shell import COMMAND, Started, run, run_anew
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +82,11 @@ def test_drop(clicks: Path, tmp_path: Path) -> None:
 
 def test_streams(clicks: Path, tmp_path: Path) -> None:
     run("denoise", str(clicks), "-o", str(tmp_path / "file.csv"), "-q")
-    done = run("denoise", "-", "-o", "-", stdin=clicks.read_bytes())
+    done = run_anew("denoise", "-", "-o", "-", stdin=clicks.read_bytes())
     assert done.returncode == 0, done.stderr
     assert done.stdout == (tmp_path / "file.csv").read_text()
     assert "rows looked at" in done.stderr, "what is said goes elsewhere than what is written"
-    done = run("denoise", "-", "-o", "-", "--format", "parquet", "-q", stdin=b"no parquet")
+    done = run_anew("denoise", "-", "-o", "-", "--format", "parquet", "-q", stdin=b"no parquet")
     assert done.returncode == 2
     assert "standard input" in done.stderr
     words = [COMMAND, "denoise", str(clicks), "-o", "-", "--format", "parquet", "-q"]
@@ -252,7 +252,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file(clicks: Path, tmp_path: Path, 
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
     run("denoise", str(clicks), "--out", str(tmp_path / "first.csv"))  # so that numba has nothing to write any more
-    done = run("denoise", str(clicks), "--out", str(out), "--force", preexec_fn=limited)
+    done = run_anew("denoise", str(clicks), "--out", str(out), "--force", preexec_fn=limited)
     assert done.returncode == 2, done.stderr
     assert "there is no room to write this" in done.stderr
     assert "Traceback" not in done.stderr
@@ -268,27 +268,26 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
     The file is whole or not there at any time, and in the end the same byte for byte.
     """
     prorec.write_interactions(prorec.make_cinema(800, 600, seed=1).interactions, tmp_path / "clicks.csv")
-    words = [COMMAND, "denoise", "clicks.csv", "-m", "wrmf", "-p", "rank=64", "--rounds", "4", "--quiet"]
+    words = ["denoise", "clicks.csv", "-m", "wrmf", "-p", "rank=64", "--rounds", "4", "--quiet"]
     begin = time.monotonic()
-    subprocess.run([*words, "--out", "wanted.parquet"], cwd=tmp_path, check=True)
+    assert run(*words, "--out", "wanted.parquet", cwd=tmp_path).returncode == 0
     seconds = time.monotonic() - begin
     wanted = (tmp_path / "wanted.parquet").read_bytes()
     out, work = tmp_path / "out.parquet", tmp_path / ".out.parquet.prorec"
     draw = random.Random(5)
     for share in [*sorted(draw.uniform(0.1, 1.0) for _ in range(5)), None]:
-        process = subprocess.Popen([*words, "--out", "out.parquet"], cwd=tmp_path)
-        deadline = time.monotonic() + (60 if share is None else share * seconds)
-        while time.monotonic() < deadline and process.poll() is None:
-            assert not out.exists() or out.read_bytes() == wanted
-            if share is None and (work / "round.npz").exists():
-                break
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        with Started(*words, "--out", "out.parquet", cwd=tmp_path) as process:
+            deadline = time.monotonic() + (60 if share is None else share * seconds)
+            while time.monotonic() < deadline and process.poll() is None:
+                assert not out.exists() or out.read_bytes() == wanted
+                if share is None and (work / "round.npz").exists():
+                    break
+                time.sleep(0.002)
+            process.kill(signal.SIGKILL)
         if share is None:
             assert (work / "round.npz").exists()
         assert not out.exists() or out.read_bytes() == wanted
-        subprocess.run([*words, "--out", "out.parquet", "--resume"], cwd=tmp_path, check=True)
+        assert run(*words, "--out", "out.parquet", "--resume", cwd=tmp_path).returncode == 0
         assert out.read_bytes() == wanted
         assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.csv", "out.parquet", "wanted.parquet"]
         out.unlink()

@@ -14,6 +14,7 @@ from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_writable
 from prorec.data._files import naming, replacing
 from prorec.errors import InputError, one_of, whole
+from prorec.report.style import need_matplotlib
 
 
 def reproduce(
@@ -77,7 +78,7 @@ def reproduce(
     wanted = [each.strip() for each in models.split(",")] if models is not None else list(MODELS)
     chosen = checked_models(wanted) if name in ("overall", "all") else {}
     if name not in ("datasets", "overall", "ablation"):
-        _need_matplotlib()
+        need_matplotlib()
     dataset = dataset or usual_dataset(name)
     _make_folder(out)
     with Reporter(quiet=quiet) as report:
@@ -139,10 +140,3 @@ def _typed(models: str | None, trials: int, seeds: int, *, quick: bool) -> str:
     if models is not None:
         words.append(f"--models {models}")
     return " ".join([*words, "--out results/"])
-
-
-def _need_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError:
-        raise InputError("the figures need Matplotlib, which is not installed: pip install 'prorec[report]'") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ from prorec.noise.flags import check_fdr, flagged
 from prorec.transport.blocks import MEMORY, check_memory, check_progress
 from prorec.transport.emd import check_size
 from prorec.transport.thresholds import Matching, Threshold, Top, as_k
+
+if TYPE_CHECKING:
+    from prorec.report.plots import Plots
 
 _AT_RANDOM = 0.1
 """ε: the share of clicks that `noise_probability_` takes to be random."""
@@ -324,6 +327,25 @@ class ProRec(Model):
         from prorec.report.page import write_report  # which knows denoisers, as they don't know it
 
         write_report(self, path, title=title, is_noise=is_noise, held_out=held_out, progress=progress)
+
+    @property
+    def plot(self) -> Plots:
+        """Figures, for notebooks: `plot.weights()`, `plot.thresholds()`, `plot.matrix(user)`, `plot.history()`."""
+        # Denoising does not know how its results are shown; only this door does.
+        from prorec.report.plots import Plots
+
+        return Plots(self)
+
+    def _facts(self) -> dict[str, str]:
+        flagged, last = self.flagged_, self.history_[-1]
+        facts = super()._facts()
+        if self.transport != "emd":
+            facts["γ"] = f"{last.gamma:.3g}"
+        facts["weight kept"] = f"{last.mass_kept:.1%}, after round {last.number}"
+        facts["flagged"] = f"{np.count_nonzero(flagged):,} interactions, {np.mean(flagged):.1%}"
+        if self._found is not None:
+            facts["noise share"] = str(self._found.noise_share_)
+        return facts
 
     # ── recommending ────────────────────────────────────────────────────────────────────────────────
 

@@ -18,36 +18,27 @@ from prorec.experiments.detection import Found, Setting
 from prorec.experiments.noise import AtLevel
 from prorec.experiments.paper import NOISE_20, OPTIMUM
 from prorec.experiments.protocol import half_interval
+from prorec.report.style import CEILING, DENOISED, PAPER, PLAIN, STYLE
 
 _FEW = 30  # clicks in a bin
-_PLAIN, _DENOISED, _CEILING, _PAPER = "#4d4d4d", "#d1495b", "#2e86ab", "#e09f1f"
 _NAMES = {
     "lambda": "λ, what is kept of the weights",
     "gamma": "γ, how far the plan is spread",
     "beta": "β, how steep the labels are",
     "zeta": "ζ, how strong the regulariser is",
 }
-_STYLE: dict[Any, Any] = {
-    "font.size": 13,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-    "svg.hashsalt": "prorec",  # the same figure, the same bytes
-}
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write it as SVG."""
-    with naming(path), replacing(path) as temporary, matplotlib.rc_context(_STYLE):
+    with naming(path), replacing(path) as temporary, matplotlib.rc_context(STYLE):
         figure.savefig(temporary, format="svg", metadata={"Date": None})
 
 
 def noise_figure(results: Mapping[tuple[Kind, float], AtLevel], dataset: str, model: str) -> Figure:
     """Above, what is below the thresholds; below, Recall@5; one column for each kind of noise."""
     kinds = list(dict.fromkeys(kind for kind, _ in results))
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(4.6 * len(kinds), 8), layout="constrained")
         axes = figure.subplots(2, len(kinds), sharex=True, sharey="row", squeeze=False)
         for column, kind in enumerate(kinds):
@@ -55,24 +46,24 @@ def noise_figure(results: Mapping[tuple[Kind, float], AtLevel], dataset: str, mo
             top, bottom = axes[:, column]
             noisy = [level for level in levels if "hit_ratio" in results[kind, level].found]
             for name, label, colour in (
-                ("hit_ratio", "of the noise (the paper's hit ratio)", _DENOISED),
-                ("false_flag_rate", "of the true clicks", _PLAIN),
+                ("hit_ratio", "of the noise (the paper's hit ratio)", DENOISED),
+                ("false_flag_rate", "of the true clicks", PLAIN),
             ):
                 values = [results[kind, level].found[name] for level in noisy]
                 _line(top, noisy, values, label, colour)
-            top.axhline(0.9, color=_PAPER, linestyle=":", label="the paper: around 90% of the noise")
+            top.axhline(0.9, color=PAPER, linestyle=":", label="the paper: around 90% of the noise")
             top.set(title=f"{kind} noise", ylim=(0, 1.02))
             for name, label, colour, aside in (
-                ("plain", model, _PLAIN, 0.0),
-                ("denoised", f"{model} + ProRec", _DENOISED, 0.002),
-                ("ceiling", f"{model}, noise taken out", _CEILING, -0.002),
+                ("plain", model, PLAIN, 0.0),
+                ("denoised", f"{model} + ProRec", DENOISED, 0.002),
+                ("ceiling", f"{model}, noise taken out", CEILING, -0.002),
             ):
                 values = [getattr(results[kind, level], name).per_user["recall@5"].mean(axis=1) for level in levels]
                 _line(bottom, np.array(levels) + aside, values, label, colour)  # so that bars don't hide each other
             if kind == "uniform" and dataset == "ml-100k":
-                bottom.plot(0.2, NOISE_20["NCE"], "o", mfc="none", mew=2, color=_PLAIN, label="the paper, NCE")
+                bottom.plot(0.2, NOISE_20["NCE"], "o", mfc="none", mew=2, color=PLAIN, label="the paper, NCE")
                 bottom.plot(
-                    0.2, NOISE_20["NCE + ProRec"], "s", mfc="none", mew=2, color=_DENOISED, label="the paper, + ProRec"
+                    0.2, NOISE_20["NCE + ProRec"], "s", mfc="none", mew=2, color=DENOISED, label="the paper, + ProRec"
                 )
             bottom.set_xticks(levels, [f"{level:.0%}" for level in levels])
             bottom.set_xlabel("false clicks, in % of the true ones")
@@ -85,16 +76,14 @@ def noise_figure(results: Mapping[tuple[Kind, float], AtLevel], dataset: str, mo
 
 def curve_figure(curve: Curve, dataset: str) -> Figure:
     """What ProRec gains over the model, at each value of one parameter."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 4.4), layout="constrained")
         axis = figure.subplots()
-        _line(axis, curve.values, list(100 * curve.gains), "NCE + ProRec (bars: 95% over splits)", _DENOISED)
-        axis.axhline(0, color=_PLAIN, linestyle="--", label="NCE")
+        _line(axis, curve.values, list(100 * curve.gains), "NCE + ProRec (bars: 95% over splits)", DENOISED)
+        axis.axhline(0, color=PLAIN, linestyle="--", label="NCE")
         if dataset in OPTIMUM and curve.parameter in OPTIMUM[dataset].at:
             optimum = OPTIMUM[dataset]
-            axis.plot(
-                optimum.at[curve.parameter], 100 * optimum.gain, "D", color=_PAPER, ms=9, label="the paper's best"
-            )
+            axis.plot(optimum.at[curve.parameter], 100 * optimum.gain, "D", color=PAPER, ms=9, label="the paper's best")
         if curve.parameter in ("beta", "zeta"):
             axis.set_xscale("log")
             axis.set_xticks(curve.values, [f"{value:g}" for value in curve.values], minor=False)
@@ -109,13 +98,13 @@ def curve_figure(curve: Curve, dataset: str) -> Figure:
 def reliability_figure(results: Mapping[Setting, Found], dataset: str) -> Figure:
     """Of clicks with some noise probability, how many are noise; one curve for each setting."""
     kinds = list(dict.fromkeys(setting.kind for setting in results))
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(5.2 * len(kinds), 5), layout="constrained")
         axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
         for axis, kind in zip(axes, kinds, strict=True):
-            axis.plot([0, 1], [0, 1], linestyle="--", color=_PLAIN, label="as it should be")
+            axis.plot([0, 1], [0, 1], linestyle="--", color=PLAIN, label="as it should be")
             noisy = [each for each in results if each.kind == kind and each.level and len(results[each].reliability)]
-            for setting, colour in zip(noisy, (_CEILING, _PAPER, _DENOISED, _PLAIN), strict=False):
+            for setting, colour in zip(noisy, (CEILING, PAPER, DENOISED, PLAIN), strict=False):
                 bins = results[setting].reliability.sum(axis=0)
                 bins = bins[bins[:, 0] >= _FEW]
                 # Where the share of noise would be with 95% certainty, if clicks were independent.
@@ -143,7 +132,7 @@ def case_figure(case: Case) -> Figure:
     """Users in rows, each with their own clicks: all alike before, and by weight after; item ids in the boxes."""
     clicks = case.clicks
     width = int(clicks.activity[case.shown].max())
-    with matplotlib.rc_context({**_STYLE, "axes.grid": False}):
+    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
         figure = Figure(figsize=(16, 0.55 * len(case.shown) + 1.2), layout="constrained")
         axes = figure.subplots(1, 2)
         colours = matplotlib.colormaps["Blues_r"]

@@ -25,6 +25,7 @@ from prorec.errors import InputError, shown, whole
 from prorec.factors import Factors, Link
 from prorec.interactions import Interactions
 from prorec.models import _top
+from prorec.models._html import html_table, size_of
 from prorec.models._sparse import row_sums
 from prorec.models.base import Recommendations
 from prorec.models.storage import Arrays, read_model, write_model
@@ -310,6 +311,16 @@ class Model:
         _check_arrays(model._keeps, learned, interactions)
         model.learned_, model.interactions_ = learned, interactions
         return model
+
+    # ── looking ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        return html_table(self, self._facts() if hasattr(self, "learned_") else {"not fitted yet": ""})
+
+    def _facts(self) -> dict[str, str]:
+        """What there is to say of it once it is fitted, by name."""
+        return {"learned from": size_of(self.interactions_)}
 
     def _fitted(self) -> Arrays:
         if not hasattr(self, "learned_"):

@@ -18,6 +18,7 @@ from prorec._tables import TableKind, as_kind
 from prorec.denoise.algorithm import Progress
 from prorec.errors import InputError, number, one_of, whole
 from prorec.interactions import Interactions
+from prorec.models._html import html_table, size_of
 from prorec.models.model import Model, as_interactions, kind_of
 from prorec.models.named import sized
 from prorec.models.nce import NCE
@@ -421,6 +422,12 @@ class NoiseFinder:
             for name in ("ratio", "alone")
         )
         return finder
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        if not hasattr(self, "models_"):
+            return html_table(self, {"not fitted yet": ""})
+        return html_table(self, {"learned from": size_of(self.interactions_), "noise share": str(self.noise_share_)})
 
     def _fitted(self) -> list[Model]:
         if not hasattr(self, "models_"):
