@@ -45,6 +45,7 @@ html_theme_options = {
 
 default_role = "code"  # one pair of backticks is code, as in Markdown
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
 autodoc_member_order = "bysource"
@@ -60,6 +61,8 @@ _PARAMETER = re.compile(r"^(?P<names>[\w*]+(, [\w*]+)*) : (?P<words>[^{].*)$")
 
 def _words_are_no_types(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Here a parameter's name is followed by what it means; numpydoc, and so napoleon, expects a type there."""
+    if what in ("attribute", "data", "property"):
+        lines.insert(0, "")  # napoleon takes what is before a colon in the first line for a type
     inside, given = False, list(lines)
     lines.clear()
     for at, line in enumerate(given):
@@ -78,6 +81,14 @@ def _short_types(
         return text and re.sub(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]", r"NDArray[\1]", text)
 
     return short(signature), short(returns)
+
+
+def _without_last_line(app: Any, doctree: nodes.document) -> None:
+    """Blocks end with an empty line, so that a doctest knows where its output ends; nobody has to see it."""
+    for block in doctree.findall(nodes.literal_block):
+        if block.astext().endswith("\n"):
+            block.rawsource = block.astext().rstrip("\n")
+            block.children = [nodes.Text(block.rawsource)]
 
 
 # ── formulas, as MathML: browsers draw it by themselves, so no script has to come from elsewhere ────────────────────
@@ -104,5 +115,6 @@ def setup(app: Any) -> dict[str, Any]:
     """Make them known to Sphinx."""
     app.connect("autodoc-process-docstring", _words_are_no_types, priority=100)  # before napoleon
     app.connect("autodoc-process-signature", _short_types)
+    app.connect("doctree-read", _without_last_line)
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
