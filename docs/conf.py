@@ -7,6 +7,7 @@ from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx import addnodes
 
 import prorec
 
@@ -22,7 +23,6 @@ suppress_warnings: list[str] = []  # a warning is an error; there is none to be 
 # ── pages ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 myst_enable_extensions = ["dollarmath"]
-myst_dmath_double_inline = True
 myst_heading_anchors = 3  # so that links such as noise.md#what-it-finds go where they go on GitHub
 nb_execution_mode = "off"  # notebooks keep what they printed; tests/test_notebooks.py runs them again
 nb_render_markdown_format = "myst"
@@ -50,41 +50,61 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 napoleon_google_docstring = False
+napoleon_use_param = False  # so that parameters which share their words stay together
 napoleon_use_rtype = False
 napoleon_preprocess_types = False
 
-_SECTION = re.compile(r"^(Parameters|Returns|Notes|Examples)$")
-_PARAMETER = re.compile(r"^(?P<names>[\w*]+(, [\w*]+)*) : (?P<words>[^{].*)$")
+_FIELDS = ("Parameters", "Attributes")
+_FIELD = re.compile(r"(?P<names>[\w*]+(, [\w*]+)*)( : (?P<words>[^{].*))?")
 
 
-def _words_are_no_types(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Here a parameter's name is followed by what it means; numpydoc, and so napoleon, expects a type there."""
+def _as_numpydoc(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """What our docstrings leave out, and napoleon needs.
+
+    Behind a parameter's name and a colon stands what it means, where numpydoc has a type. And what comes after the
+    parameters, an example or a remark, has no heading.
+    """
     if what in ("attribute", "data", "property"):
-        lines.insert(0, "")  # napoleon takes what is before a colon in the first line for a type
-    inside, given = False, list(lines)
+        lines[:0] = ["..", ""]  # what is before a colon in the first line would be a type: an empty comment goes first
+    given, section = list(lines), ""
     lines.clear()
-    for at, line in enumerate(given):
-        if _SECTION.match(line) and given[at + 1 : at + 2] == ["-" * len(line)]:
-            inside = line == "Parameters"
-        found = _PARAMETER.match(line) if inside else None
-        lines += [found["names"], f"    {found['words']}"] if found else [line]
+    for line, below in zip(given, [*given[1:], ""], strict=True):
+        if line and below == "-" * len(line):
+            section = line
+        elif section in _FIELDS and line[:1].strip() and line.strip("-"):
+            field = _FIELD.fullmatch(line)
+            if field and field["words"]:
+                lines += [field["names"], f"    {field['words']}"]
+                continue
+            if not field and " : {" not in line:
+                section = "Examples" if line.startswith(">>>") else "Notes"
+                lines += [section, "-" * len(section), ""]
+        elif section and section != "Examples" and line.startswith(">>>"):
+            section = "Examples"
+            lines += [section, "-" * len(section), ""]
+        lines.append(line)
 
 
-def _short_types(
+def _short(types: str) -> str:
+    """Arrays as they are written in the code, not as numpy spells them out."""
+    spelled_out = r"[~\w.]*ndarray\[tuple\[[~\w.]*Any, \.\.\.\], [~\w.]*dtype\[([~\w.]+(?:\[[~\w.]+\])?)\]\]"
+    return re.sub(spelled_out, r"NDArray[\1]", types)
+
+
+def _short_signature(
     app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """Arrays as they are written in the code, not as numpy spells them out."""
-
-    def short(text: str | None) -> str | None:
-        return text and re.sub(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]", r"NDArray[\1]", text)
-
-    return short(signature), short(returns)
+    # A default that is made anew for each object has no value that could be parsed.
+    return signature and _short(signature).replace("<factory>", "..."), returns and _short(returns)
 
 
-def _without_last_line(app: Any, doctree: nodes.document) -> None:
-    """Blocks end with an empty line, so that a doctest knows where its output ends; nobody has to see it."""
+def _tidied(app: Any, doctree: nodes.document, page: str) -> None:
+    """Types of attributes in short, too. And no empty last lines: blocks have one for the sake of doctest."""
+    for types in doctree.findall(addnodes.desc_annotation):
+        if _short(types.astext()) != types.astext():
+            types.children = [nodes.Text(_short(types.astext()))]
     for block in doctree.findall(nodes.literal_block):
         if block.astext().endswith("\n"):
             block.rawsource = block.astext().rstrip("\n")
@@ -113,8 +133,8 @@ html_math_renderer = "mathml"
 
 def setup(app: Any) -> dict[str, Any]:
     """Make them known to Sphinx."""
-    app.connect("autodoc-process-docstring", _words_are_no_types, priority=100)  # before napoleon
-    app.connect("autodoc-process-signature", _short_types)
-    app.connect("doctree-read", _without_last_line)
+    app.connect("autodoc-process-docstring", _as_numpydoc, priority=100)  # before napoleon
+    app.connect("autodoc-process-signature", _short_signature)
+    app.connect("doctree-resolved", _tidied)
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,7 +13,7 @@ import prorec
 from prorec import errors
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
-_DIRECTIVE = re.compile(r"^\.\. (?:auto\w+|py:module):: ([\w.]+)$", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^\.\. (?:auto\w+|py:module|py:data):: ([\w.]+)$", re.MULTILINE)
 MODULES = ["prorec", "prorec.models", "prorec.transport", "prorec.evaluation", "prorec.noise", "prorec.denoise"]
 
 
