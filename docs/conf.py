@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx import addnodes
 
-import prorec
+sys.path.insert(0, str(Path(__file__).parent.parent / "src"))  # the docstrings beside these pages, not some others
+import prorec  # noqa: E402
 
 project = "prorec"
 author = "The prorec authors"
