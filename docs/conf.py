@@ -12,7 +12,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx import addnodes
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "src"))  # the docstrings beside these pages, not some others
-import prorec  # noqa: E402
+import prorec
 
 project = "prorec"
 author = "The prorec authors"
