@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types tests bench figures screenshots clean
+.PHONY: demo test lint types tests docs bench figures screenshots clean
 
 demo: $(VENV)/.demo-installed
 	$(BIN)/prorec demo
@@ -20,6 +20,9 @@ types: $(VENV)/.all-installed
 
 tests: $(VENV)/.all-installed
 	$(BIN)/pytest -q -n 2 -rs
+
+docs: $(VENV)/.all-installed
+	$(BIN)/python -m sphinx -b html -j 1 -W --keep-going docs build/docs/html
 
 bench: $(VENV)/.all-installed
 	$(BIN)/python -m benchmarks
@@ -39,7 +42,7 @@ $(VENV)/.demo-installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.all-installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable ".[all,dev]"
+	$(PIP) --editable ".[all,dev,docs]"
 	touch $@ $(VENV)/.demo-installed
 
 clean:

@@ -1,4 +1,4 @@
-"""Examples in the docs run too, each in a folder of its own; and workers that run side by side share the cores."""
+"""Examples in the docs run too, and leave nothing behind; and workers that run side by side share the cores."""
 
 import os
 
@@ -14,6 +14,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 @pytest.fixture(autouse=True)
-def _examples_write_elsewhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _examples_leave_nothing_behind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if isinstance(request.node, pytest.DoctestItem):
+        from prorec.models import Model
+
         monkeypatch.chdir(request.getfixturevalue("tmp_path"))
+        monkeypatch.setattr(Model, "kinds", dict(Model.kinds))

@@ -58,7 +58,7 @@ def inject_noise(interactions: Interactions, level: float, kind: Kind = "uniform
     Notes
     -----
     Nothing but the pair should give a false interaction away. It takes its weight and rating from a random true one
-    of the same user, and its time from between two that follow each other; a `swap`ped one keeps all three from the
+    of the same user, and its time from between two that follow each other; a swapped one keeps all three from the
     true one it stands for. Any other column is dropped: no value in it would be true of the noise.
     """
     one_of("kind", kind, ("uniform", "popularity", "swap", "disliked"))

@@ -48,7 +48,7 @@ def detection_metrics(
     base_rate
         Share of noise.
     calibration_error
-        Mean over bins, weighted by size, of |mean score − share of noise|; only where all scores lie in [0, 1].
+        Mean over bins, weighted by size, of `|mean score − share of noise|`; only where all scores lie in [0, 1].
 
     >>> found = detection_metrics([0.9, 0.8, 0.3, 0.1], [True, False, True, False])
     >>> found["auroc"], found["precision_at_budget"], found["lift"], found["false_flag_rate"]

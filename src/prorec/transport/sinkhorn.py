@@ -28,7 +28,7 @@ class SinkhornPlan(ScaledPlan):
     ----------
     gamma : γ
     iterations : how many passes over the scores it took
-    error : what is left of the error in the item marginal, Σ_j |Σ_i π_ij − p_j|; the user marginal is met
+    error : what is left of the error in the item marginal, `Σ_j |Σ_i π_ij − p_j|`; the user marginal is met
     converged : whether that is within the tolerance
     """
 
@@ -73,7 +73,7 @@ def sinkhorn(
     scores : S = −M, higher is better; factors, or a function from row numbers to a block of scores
     marginals : p over items and q over users
     gamma : γ, the weight of the entropy; small ones take many iterations
-    tolerance : the error to stop at, Σ_j |Σ_i π_ij − p_j|; below 1e-5 everything goes in double precision
+    tolerance : the error to stop at, `Σ_j |Σ_i π_ij − p_j|`; below 1e-5 everything goes in double precision
     max_iterations : stop there in any case
     start : an earlier plan for these items, say for other scores or another γ, to start from
     device, precision : as in `relaxed`
