@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 from prorec import InputError
 from prorec.experiments.reproduction import checked_models
 from prorec.models import NCE
-from tests.cli.shell import COMMAND, run
+from tests.cli.shell import Started, run
 
 SMALL = ("reproduce", "overall", "--dataset", "cinema", "--models", "SVD", "--trials", "1", "--seeds", "1")
 
@@ -64,12 +62,11 @@ def test_times_at_the_size_of_yahoo_in_small(tmp_path: Path, no_data: Path) -> N
 def test_a_killed_run_goes_on(tmp_path: Path, no_data: Path) -> None:
     out = tmp_path / "out"
     words = ("reproduce", "lambda", "--dataset", "cinema", "--seeds", "2", "--quiet", "--out", str(out))
-    process = subprocess.Popen([COMMAND, *words], start_new_session=True)
-    deadline = time.monotonic() + 120
-    while len(list(out.glob("runs/*.json"))) < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with Started(*words) as process:
+        deadline = time.monotonic() + 120
+        while len(list(out.glob("runs/*.json"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill(signal.SIGKILL)
     before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*.json")}
     assert len(before) >= 3
     assert not (out / "lambda-cinema.md").exists()

@@ -209,7 +209,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "model", [NCE(rank=3), WRMF(rank=3), CDAE(**SMALL[CDAE])], ids=lambda model: type(model).__name__
+    "model", [NCE(rank=3), WRMF(rank=3), CDAE(**SMALL[CDAE] | {"epochs": 4})], ids=lambda model: type(model).__name__
 )
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_a_run_that_was_killed_comes_to_the_same_result(model: Model, warm_start: bool, tmp_path: Path) -> None:

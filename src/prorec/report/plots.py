@@ -209,6 +209,10 @@ class Plots:
         need_matplotlib()
         import matplotlib
 
+        # It settles how figures are shown when it is first imported: inside, that would be taken back, and notebooks
+        # would show the first figure only.
+        from matplotlib import pyplot  # noqa: F401
+
         with matplotlib.rc_context({**STYLE, "axes.grid": grid}):
             yield
 
