@@ -42,8 +42,7 @@ class Plots:
 
     def weights(self, ax: Axes | None = None) -> Axes:
         """How many interactions have which weight after relabelling; those that are flagged in another colour."""
-        with self._drawing():
-            (axis,) = _axes(ax, 1, (7.2, 4.4))
+        with self._drawing(ax, 1, (7.2, 4.4)) as (axis,):
             weights, flagged = self._denoiser.weights_.data.astype(np.float64), self._denoiser.flagged_
             low, high = np.floor(weights.min() * 20) / 20, np.ceil(weights.max() * 20) / 20
             edges = np.linspace(low, max(high, low + 0.05), _BINS + 1)
@@ -71,8 +70,7 @@ class Plots:
         users with 1, 2 to 3, 4 to 7, … interactions. Of more than 20,000 users, as many are drawn at random; medians
         are over all of them.
         """
-        with self._drawing():
-            (axis,) = _axes(ax, 1, (7.2, 4.8))
+        with self._drawing(ax, 1, (7.2, 4.8)) as (axis,):
             activity = self._denoiser.interactions_.activity
             here = np.flatnonzero(activity)
             activity, kappa = activity[here], self._denoiser.thresholds_.kappa[here]
@@ -124,17 +122,17 @@ class Plots:
         user : the user's id
         ax : two Axes, for before and after
         """
-        with self._drawing(grid=False):
-            denoiser = self._denoiser
-            known = denoiser.interactions_
-            row = int(denoiser._positions("user", [user])[0])
-            if not known.activity[row]:
-                raise InputError(f"user {user!r} has no interactions: there is nothing to show")
-            near = neighbours(known.matrix, np.array([row]), _NEIGHBOURS)[0]
-            rows = np.append(row, near[near >= 0])
-            columns = items_around(known.matrix, denoiser.weights_.data, row, _ITEMS)
-            size = (2.2 + 0.44 * max(len(columns), 10), 2.9 + 0.27 * len(rows))  # a notebook has room for 12 inches
-            before, after = _axes(ax, 2, size)
+        denoiser = self._denoiser
+        denoiser._fitted()
+        known = denoiser.interactions_
+        row = int(denoiser._positions("user", [user])[0])
+        if not known.activity[row]:
+            raise InputError(f"user {user!r} has no interactions: there is nothing to show")
+        near = neighbours(known.matrix, np.array([row]), _NEIGHBOURS)[0]
+        rows = np.append(row, near[near >= 0])
+        columns = items_around(known.matrix, denoiser.weights_.data, row, _ITEMS)
+        size = (2.2 + 0.44 * max(len(columns), 10), 2.9 + 0.27 * len(rows))  # a notebook has room for 12 inches
+        with self._drawing(ax, 2, size, grid=False) as (before, after):
             places = known.places(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
             places = places.reshape(len(rows), len(columns))
             values = [
@@ -162,8 +160,7 @@ class Plots:
 
         L is on the left axis, the share of weight on the right one. Proposition 2 says that L goes down with each step.
         """
-        with self._drawing():
-            (axis,) = _axes(ax, 1, (7.2, 4.4))
+        with self._drawing(ax, 1, (7.2, 4.4)) as (axis,):
             rounds = self._denoiser.history_
             steps: dict[str, list[tuple[float, Loss | None]]] = {
                 "before the round": [(each.number - 1, each.loss_before) for each in rounds],
@@ -203,30 +200,31 @@ class Plots:
         return axis
 
     @contextmanager
-    def _drawing(self, *, grid: bool = True) -> Iterator[None]:
-        """In the style of the house, which ends with the figure: other figures of the notebook stay as they are."""
+    def _drawing(
+        self, given: Any, count: int, size: tuple[float, float], *, grid: bool = True
+    ) -> Iterator[tuple[Axes, ...]]:
+        """The Axes to draw on, given or those of a new figure, in the style of the house.
+
+        The style ends with the figure: others of the notebook stay as they are.
+        """
         self._denoiser._fitted()
         need_matplotlib()
         import matplotlib
 
-        # It settles how figures are shown when it is first imported: inside, that would be taken back, and notebooks
-        # would show the first figure only.
-        from matplotlib import pyplot  # noqa: F401
+        figure = None
+        if given is None:
+            # Only a figure that pyplot knows is shown by a notebook. Not within the style: the first one settles how
+            # all are shown, which would be taken back with it.
+            from matplotlib import pyplot
 
+            figure = pyplot.figure(figsize=size, layout="constrained")
         with matplotlib.rc_context({**STYLE, "axes.grid": grid}):
-            yield
+            yield _checked(given, count) if figure is None else tuple(figure.subplots(1, count, squeeze=False)[0])
 
 
-def _axes(given: Any, count: int, size: tuple[float, float]) -> tuple[Axes, ...]:
-    """The Axes to draw on: those given, or those of a new figure of this size."""
+def _checked(given: Any, count: int) -> tuple[Axes, ...]:
     from matplotlib.axes import Axes
 
-    if given is None:
-        # Only a figure that pyplot knows is shown by a notebook.
-        from matplotlib import pyplot
-
-        figure = pyplot.figure(figsize=size, layout="constrained")
-        return tuple(figure.subplots(1, count, squeeze=False)[0])
     several = tuple(given) if isinstance(given, tuple | list | np.ndarray) else ()
     axes = (given,) if count == 1 else several
     if len(axes) != count or not all(isinstance(axis, Axes) for axis in axes):
