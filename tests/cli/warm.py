@@ -7,6 +7,7 @@ before it starts cannot be different.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -39,5 +40,6 @@ def become(about: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # copies need not touch, nor clear away, what they share
     become(serve())
     main()
