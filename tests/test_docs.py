@@ -21,7 +21,6 @@ _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = {
     "make test": "this is it",
     "make demo": "test_make_targets asks make what it would do",
-    "make docs": "tests/test_manual.py builds it",
     "pip install": "CI starts from nothing and installs",
     "python -c": "a million users take more than a minute",
     "python -m prorec.experiments.published": "a minute, on data that not everybody has",
