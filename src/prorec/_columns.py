@@ -130,9 +130,12 @@ def times(column: pa.ChunkedArray) -> NDArray[Any]:
         return values
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return np.asarray(column.to_numpy())
-    try:
-        return np.asarray(column.cast(pa.timestamp("us")).to_numpy())  # text such as 2024-05-01 12:00
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    for zone in (None, "UTC"):  # text such as 2024-05-01 12:00, or 2024-05-01T12:00:00Z
+        try:
+            return np.asarray(column.cast(pa.timestamp("us", zone)).to_numpy())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+    else:
         for row, value in enumerate(column.to_pylist()):
             if not is_number(value) and not _is_date(value):
                 raise RowError(f"the timestamp {value!r} is not a number or a date", row) from None

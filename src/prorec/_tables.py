@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import narwhals as nw
@@ -17,6 +18,8 @@ TableKind = Literal["pyarrow", "pandas", "polars"]
 def as_kind(table: pa.Table, kind: TableKind) -> Any:
     """The table as pyarrow, pandas or polars has it; the latter two must be installed."""
     one_of("kind", kind, ("pyarrow", "pandas", "polars"))
+    if kind != "pyarrow" and find_spec(kind) is None:
+        raise InputError(f"{kind} is not installed: pip install {kind}, or ask for a pyarrow table")
     if kind == "pandas":
         return table.to_pandas()
     if kind == "polars":

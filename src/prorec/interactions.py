@@ -306,7 +306,7 @@ class Interactions:
         if categories is not None:
             if any(isinstance(each, str) for each in categories.values()):
                 raise InputError("the categories of an item must be a list of names, such as ['Drama']")
-            sorted_in = tuple(tuple(categories.get(item, ())) for item in ids)
+            sorted_in = tuple(tuple(dict.fromkeys(map(str, categories.get(item, ())))) for item in ids)
         return replace(self, item_names=named, item_categories=sorted_in)
 
     def rated_at_least(self, minimum: float) -> Interactions:

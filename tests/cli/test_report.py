@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +13,7 @@ import pytest
 
 import prorec
 from tests.cli.shell import run
+from tests.report.conftest import data_in
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
-def data_in(page: Path) -> Any:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
-    assert found
-    return json.loads(found[1])
-
-
 def test_from_a_csv_to_a_page(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     done = run("report", str(folder / "clicks.csv"), "--out", str(out), "--items", str(folder / "films.csv"))
@@ -58,7 +51,7 @@ def test_from_a_csv_to_a_page(folder: Path, tmp_path: Path) -> None:
     assert data["clicks"]["percentile"] is not None
     club = prorec.make_cinema(120, 90, seed=3).interactions
     names = dict(zip(club.items.tolist(), club.item_names.tolist(), strict=True))
-    assert data["items"]["name"] == [names[item] for item in data["items"]["id"]]
+    assert data["items"]["name"] == [names[int(item)] for item in data["items"]["id"]]
 
 
 def test_beside_the_cleaned_log(folder: Path, tmp_path: Path) -> None:
@@ -102,7 +95,7 @@ def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
         (("--out", "nowhere/report.html"), "the folder nowhere does not exist"),
         (("--out", "report.html", "--items", "missing.csv"), "missing.csv: there is no such file"),
         (("--out", "report.html", "--items", "clicks.csv"), "no column says anything about items"),
-        (("--out", "report.html", "--timestamp-col", "when"), "no column is called 'when' (timestamp_col)"),
+        (("--out", "report.html", "--timestamp-col", "when"), "no column is called 'when' (--timestamp-col)"),
         (("--out", "report.html", "--noise", "guess"), "noise must be"),
         (("--out", "report.html", "--model", "nope"), "nope"),
     ],
@@ -110,7 +103,7 @@ def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
 def test_bad_input(folder: Path, words: tuple[str, ...], message: str) -> None:
     done = run("report", "clicks.csv", *words, cwd=folder)
     assert done.returncode == 2
-    assert message in " ".join(done.stderr.replace("-col", "_col").split()) or message in done.stderr
+    assert message in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert not list(folder.glob("*.html"))
 
@@ -124,3 +117,42 @@ def test_bad_input_beside_the_log(folder: Path, tmp_path: Path) -> None:
         done = run("denoise", log, "--out", out, *words)
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
         assert not Path(out).exists()
+
+
+def test_columns_of_other_names_and_the_log_for_its_items(tmp_path: Path) -> None:
+    rows = [
+        f"c{user};s{item};2024-05-{1 + item:02}T10:00:00Z;Thing {item};Tools | Toys"
+        for user in range(12)
+        for item in range(user % 4, 9)
+    ]
+    (tmp_path / "orders.csv").write_text("who;sku;bought;title;category\n" + "\n".join(rows) + "\n")
+    words = (
+        "report orders.csv --out r.html --separator ; --user-col who --item-col sku --timestamp-col bought --noise plan"
+    )
+    done = run(*words.split(), "--items", "orders.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    data = data_in(tmp_path / "r.html")
+    assert data["items"]["name"][0] == "Thing 0"
+    assert data["categories"] == ["Tools", "Toys"]
+    assert data["clicks"]["time"] is not None
+
+
+def test_times_that_nobody_asked_for_do_no_harm(tmp_path: Path) -> None:
+    rows = [f"{user},{item},{item},noon" for user in range(12) for item in range(user % 4, 9)]
+    (tmp_path / "log.csv").write_text("user,item,time,timestamp\n" + "\n".join(rows) + "\n")
+    done = run("report", "log.csv", "--out", "r.html", "--noise", "plan", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    refused = run(
+        "report", "log.csv", "--out", "s.html", "--noise", "plan", "--timestamp-col", "timestamp", cwd=tmp_path
+    )
+    assert refused.returncode == 2
+    assert "log.csv: row 1: the timestamp 'noon' is not a number or a date" in " ".join(refused.stderr.split())
+
+
+def test_a_data_set_with_its_items(tmp_path: Path) -> None:
+    done = run("datasets", "get", "cinema", "--out", "clicks.csv", "--items", "films.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    club = prorec.load_dataset("cinema")
+    read = pacsv.read_csv(tmp_path / "films.csv")
+    assert read["name"].to_pylist() == club.item_names.tolist()
+    assert read["categories"].to_pylist() == ["|".join(each) for each in club.item_categories]

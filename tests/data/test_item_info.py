@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from prorec import InputError, Interactions
-from prorec.data.item_info import with_items_from
+from prorec.data.item_info import with_items_from, write_items
 
 
 def clicks(items: list[object]) -> Interactions:
@@ -22,7 +22,9 @@ def info(known: Interactions) -> dict[object, tuple[str | None, tuple[str, ...] 
 
 def test_names_and_categories(tmp_path: Path) -> None:
     path = tmp_path / "items.csv"
-    path.write_text('movieId,title,year,genres\n7,"Tea, hot",1999,Drama|Comedy\n9,Coffee,,\n8,Not in the log,,War\n')
+    path.write_text(
+        'movieId,title,year,genres\n7,"Tea, hot",1999,Drama | Comedy||Drama\n9,Coffee,,\n8,Not in the log,,War\n'
+    )
     assert info(with_items_from(clicks([7, 9, 10]), path)) == {
         7: ("Tea, hot", ("Drama", "Comedy")),
         9: ("Coffee", ()),
@@ -44,9 +46,11 @@ def test_ids_that_look_like_numbers_are_text_where_the_log_says_so(tmp_path: Pat
     assert info(with_items_from(clicks(["007", "12"]), path)) == {"007": ("Bond", None), "12": ("Dozen", None)}
 
 
-def test_parquet_with_lists(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.large_list(pa.large_string())], ids=["list", "large list"])
+def test_parquet_with_lists(tmp_path: Path, kind: pa.DataType) -> None:
     path = tmp_path / "items.parquet"
-    pq.write_table(pa.table({"item": [1, 2], "name": ["one", None], "categories": [["a", "b"], None]}), path)
+    categories = pa.array([["a", "b", "a"], None], kind)
+    pq.write_table(pa.table({"item": [1, 2], "name": ["one", None], "categories": categories}), path)
     assert info(with_items_from(clicks([1, 2]), path)) == {1: ("one", ("a", "b")), 2: ("2", ())}
 
 
@@ -74,3 +78,9 @@ def test_files_that_are_not_what_they_say(tmp_path: Path) -> None:
     for name, message in (("items.parquet", "not a parquet file"), ("items.xlsx", "cannot tell the format")):
         with pytest.raises(InputError, match=message):
             with_items_from(clicks([1]), tmp_path / name)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    known = clicks(["x", "y"]).with_item_info({"x": "a, b", "y": "c"}, {"x": ["d", "e"], "y": []})
+    write_items(known, tmp_path / "items.csv")
+    assert info(with_items_from(clicks(["x", "y"]), tmp_path / "items.csv")) == info(known)

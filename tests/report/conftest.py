@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +29,13 @@ HOSTILE = [
     "a,b\nc",
     "‮evil \u2028 name",
 ]
+
+
+def data_in(page: Path) -> Any:
+    """What the page's script reads."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert found
+    return json.loads(found[1])
 
 
 @pytest.fixture(scope="session")
@@ -70,14 +79,14 @@ def hostile_page(hostile_denoiser: ProRec, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hundred thousand flagged clicks out of more than a page can hold."""
+    """More flagged clicks than a page can hold."""
     rng = np.random.default_rng(0)
     matrix = random_array((8000, 4000), density=0.0125, format="csr", rng=rng)
     matrix.data[:] = 1
     clicks = Interactions.from_matrix(matrix)
     names = {item: f"A thing with a name of some length, number {item}" for item in clicks.items.tolist()}
-    denoiser = ProRec(SVD(rank=4), flag_share=0.25).fit(clicks.with_item_info(names))
-    assert denoiser.flagged_.sum() >= 99_000
+    denoiser = ProRec(SVD(rank=4), flag_share=0.3).fit(clicks.with_item_info(names))
+    assert denoiser.flagged_.sum() > 110_000
     path = tmp_path_factory.mktemp("large") / "report.html"
     denoiser.report(path, held_out=False)
     return path

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from prorec.report import around
-from prorec.report.around import items_around, neighbours
+from prorec.report.around import items_around, neighbours, without_popular
 
 Clicks = list[set[int]]
 
@@ -77,3 +77,11 @@ def test_items_around_are_the_ends_of_a_sorted_list(weights: list[float], most: 
     if len(ordered) > most:
         ordered = ordered[: (most + 1) // 2] + ordered[::-1][: most // 2][::-1]
     assert items_around(matrix, values, 1, most).tolist() == ordered
+
+
+def test_the_most_popular_items_are_left_out_where_too_many_share_them() -> None:
+    clicks = csr_array(np.array([[1, 1, 0], [1, 0, 1], [1, 1, 0], [1, 0, 0]]))
+    assert without_popular(clicks, 100) is clicks
+    rest = without_popular(clicks, 10)  # 16 pairs of users share the first item, 4 the second, 1 the third
+    assert rest.toarray().tolist() == [[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
+    assert without_popular(clicks, 0).nnz == 0

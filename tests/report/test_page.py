@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import builtins
-import json
 import re
+from copy import copy
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,11 @@ from prorec.errors import InputError
 from prorec.models import NCE, SVD
 from prorec.report.packing import packed
 from prorec.report.words import change
-from tests.report.conftest import HOSTILE
+from prorec.transport import top
+from tests.report.conftest import HOSTILE, data_in
 
 pytestmark = pytest.mark.xdist_group("report")
 KINDS = {"float32": "<f4", "float64": "<f8", "int32": "<i4", "uint8": "<u1"}
-
-
-def data_in(page: Path) -> Any:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
-    assert found
-    return json.loads(found[1])
 
 
 def unpacked(column: dict[str, str]) -> np.ndarray:
@@ -45,7 +40,7 @@ def test_every_click_is_in_it(cinema_page: Path, cinema_denoiser: ProRec) -> Non
     data, known = data_in(cinema_page), cinema_denoiser.interactions_
     start = unpacked(data["users"]["start"])
     assert np.array_equal(start, known.matrix.indptr)
-    items = np.array(data["items"]["id"])[unpacked(data["clicks"]["item"])]
+    items = np.array(data["items"]["id"]).astype(int)[unpacked(data["clicks"]["item"])]
     assert np.array_equal(items, known.items[known.item_codes])
     assert np.array_equal(unpacked(data["clicks"]["weight"]), cinema_denoiser.weights_.data)
     assert np.array_equal(unpacked(data["clicks"]["probability"]), cinema_denoiser.noise_probability_)
@@ -183,3 +178,65 @@ def test_an_old_report_survives_a_failure(tmp_path: Path, monkeypatch: pytest.Mo
         small().report(path, held_out=False)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_ids_are_text_because_javascript_has_no_large_numbers(tmp_path: Path) -> None:
+    clicks = Interactions.from_matrix(csr_array(np.ones((3, 2))), users=[2**55, 2**55 + 1, 2**55 + 2], items=["a", "b"])
+    ProRec(SVD(rank=1)).fit(clicks).report(tmp_path / "report.html", held_out=False)
+    assert data_in(tmp_path / "report.html")["users"]["id"] == [str(2**55 + at) for at in range(3)]
+
+
+def test_counts_of_a_user_are_of_all_their_clicks_also_where_the_page_has_not_all(large_page: Path) -> None:
+    data = data_in(large_page)
+    in_page = np.diff(unpacked(data["users"]["start"]))
+    activity, flags = unpacked(data["users"]["activity"]), unpacked(data["users"]["flags"])
+    whole = unpacked(data["users"]["whole"]).astype(bool)
+    assert np.array_equal(in_page[whole], activity[whole])
+    assert (in_page[~whole] < activity[~whole]).all()
+    assert (~whole).any()
+    assert flags.sum() >= unpacked(data["clicks"]["flagged"]).sum()
+    assert (unpacked(data["users"]["below"]) <= activity).all()
+    assert "flagged ones among them" in large_page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"threshold": "none", "marginals": "uniform"}, "There is no threshold"),
+        ({"threshold": top(2), "lam": 0.25}, "62% at the threshold"),
+        ({"transport": "emd"}, "transport plan (emd)"),
+        ({"rounds": 3, "anchored": True}, "transport plan (relaxed)"),
+    ],
+)
+def test_whatever_the_denoiser_was_told(tmp_path: Path, how: dict[str, Any], words: str) -> None:
+    rng = np.random.default_rng(1)
+    clicks = csr_array((rng.random((12, 9)) < 0.5).astype(float))
+    ProRec(SVD(rank=2), **how).fit(clicks).report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert words in page
+    assert not re.search(r"\bnan\b", page.partition('<script type="application/json"')[0], re.IGNORECASE)
+
+
+def test_a_gain_that_smaller_weights_have_too_is_called_that(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    clicks = csr_array((rng.random((60, 40)) < 0.3).astype(float))  # nothing in it to find
+    ProRec(SVD(rank=3)).fit(clicks).report(tmp_path / "report.html")
+    assert "smaller weights alone gain" in (tmp_path / "report.html").read_text()
+
+
+def test_nothing_flagged_says_what_would_be(cinema_denoiser: ProRec, tmp_path: Path) -> None:
+    denoiser = copy(cinema_denoiser)
+    denoiser.fdr = 0.001
+    denoiser.report(tmp_path / "report.html", held_out=False)
+    page = (tmp_path / "report.html").read_text()
+    least = next(fdr for fdr in (0.2, 0.3, 0.4, 0.5) if denoiser.finder_.flag(fdr=fdr).any())
+    assert f"with --fdr {least:g} there would be {denoiser.finder_.flag(fdr=least).sum():,}" in page
+    assert not denoiser.flagged_.any()
+    assert "users with most noise to be expected come first" in page
+
+
+def test_very_long_names_are_cut(tmp_path: Path) -> None:
+    clicks = Interactions.from_matrix(csr_array(np.ones((3, 2)))).with_item_info({0: "x" * 10_000}, {0: ["y" * 10_000]})
+    ProRec(SVD(rank=1)).fit(clicks).report(tmp_path / "report.html", held_out=False)
+    assert "x" * 1000 not in (tmp_path / "report.html").read_text()
+    assert "y" * 1000 not in (tmp_path / "report.html").read_text()

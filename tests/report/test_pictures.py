@@ -14,6 +14,7 @@ from prorec import ProRec
 from prorec.models import SVD
 from prorec.report.facts import Facts, facts_of
 from prorec.report.pictures import Picture, pictures_of
+from prorec.report.svg import HEIGHT
 from prorec.report.words import as_seconds, day, share
 
 pytestmark = pytest.mark.xdist_group("report")
@@ -48,16 +49,46 @@ def test_histograms_count_everything_once(pictures: dict[str, Picture], facts: F
     rows = pictures[key].rows
     assert sum(number(row[1]) for row in rows) == len(facts.known)
     assert sum(number(row[2]) for row in rows) == facts.flagged.sum()
-    # Bars are as high as the counts: the tallest reaches the top of the axis.
-    heights = [
-        float(each) for each in re.findall(r'<rect class="main"[^>]*height="([\d.]+)"', str(pictures[key].chart))
-    ]
+    # Bars are as high as the counts: the tallest, with what is flagged, from the bottom of the axes to the top.
+    bars = re.findall(r'<rect class="main"[^>]*height="([\d.]+)"', str(pictures[key].chart))
     counts = [number(row[1]) - number(row[2]) for row in rows if number(row[1])]
-    assert np.corrcoef(heights, counts)[0, 1] > 0.999
+    tallest = max(number(row[1]) for row in rows)
+    assert [float(each) for each in bars] == pytest.approx(
+        [(HEIGHT - 60) * each / tallest for each in counts], abs=0.06
+    )
 
 
 def test_the_sentence_about_weights(pictures: dict[str, Picture], facts: Facts) -> None:
-    assert share(float(facts.weights.mean())) in pictures["weights"].sentence
+    ordered = np.sort(facts.weights)
+    kept, low, high = (
+        share(float(each))
+        for each in (facts.weights.mean(), ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4])
+    )
+    assert pictures["weights"].sentence == (
+        f"Of the weight of all clicks, {kept} was kept. A quarter of the clicks kept {low} of theirs or less, a "
+        f"quarter {high} or more."
+    )
+
+
+def test_groups_are_what_they_are_called(pictures: dict[str, Picture], facts: Facts) -> None:
+    popularity = facts.known.popularity[facts.known.item_codes]
+    for name, clicks, mean, _ in pictures["popularity"].rows:
+        low, _, high = name.replace(",", "").partition("–")
+        inside = (popularity >= int(low)) & (popularity <= int(high or low))
+        assert number(clicks) == inside.sum()
+        assert mean == share(float(facts.probability[inside].mean()))
+    for name, users, *_ in pictures["kappa"].rows:
+        low, _, high = name.replace(",", "").partition("–")
+        inside = (facts.known.activity >= int(low)) & (facts.known.activity <= int(high or low))
+        assert number(users) == inside.sum()
+
+
+def test_where_nothing_differs_nothing_is_called_highest(facts: Facts) -> None:
+    flat = replace(facts, probability=np.full_like(facts.probability, 0.25), is_noise=None)
+    sentences = {each.key: each.sentence for each in pictures_of(flat)}
+    assert "about the same in all categories (25%)" in sentences["categories"]
+    assert "about the same (25%)" in sentences["time"]
+    assert sentences["probabilities"].startswith("Half of the clicks have a noise probability of 25% or less")
 
 
 def test_reliability_against_a_loop(pictures: dict[str, Picture], facts: Facts) -> None:
@@ -134,4 +165,6 @@ def test_times() -> None:
     assert np.array_equal(as_seconds(seconds.astype(np.int64)), seconds)
     assert np.array_equal(as_seconds(seconds.astype(np.int64) * 1000), seconds)
     assert as_seconds(np.array([1, 2, 3])) is None  # an order, not a time
+    assert as_seconds(np.array([2**40], dtype="datetime64[s]")) is None  # in the year 36812
+    assert as_seconds(np.array(["NaT", "2021-01-01"], dtype="datetime64[s]")) is None
     assert as_seconds(np.array(["a"], dtype=object)) is None

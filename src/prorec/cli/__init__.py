@@ -59,7 +59,7 @@ def _as_typed(words: str) -> str:
         ("duplicates='max' lets them count once", "here, they count once"),
     ):
         words = words.replace(in_python, typed)
-    options = "user_col|item_col|weight_col|flag_share|warm_start"
+    options = "user_col|item_col|weight_col|timestamp_col|flag_share|warm_start"
     return re.sub(rf"\b({options})\b", lambda found: f"--{found[0].replace('_', '-')}", words)
 
 

@@ -11,8 +11,10 @@ from rich.table import Table
 
 from prorec.cli.options import Force
 from prorec.cli.streams import check_free
+from prorec.data.item_info import write_items
 from prorec.data.registry import DATASETS, load_dataset, locate, present
 from prorec.data.writers import write_interactions
+from prorec.errors import InputError
 
 datasets = typer.Typer(no_args_is_help=True, help="The data sets that are known by name.")
 
@@ -35,12 +37,18 @@ def get_dataset(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write it to this file: .csv, .tsv, .inter or .parquet.")
     ] = None,
+    items: Annotated[
+        Path | None, typer.Option("--items", help="Write names and categories of its items to this file.")
+    ] = None,
     force: Force = False,
 ) -> None:
     """Fetch a data set, if it is not here yet, load it and count what is in it."""
-    if out is not None:
-        check_free(out, force=force)
+    for path in (out, items):
+        if path is not None:
+            check_free(path, force=force)
     loaded = load_dataset(name)
+    if items is not None and loaded.item_names is None and loaded.item_categories is None:
+        raise InputError(f"nothing is known about the items of {name}: --items has nothing to write")
     console = Console()
     console.print(str(loaded), highlight=False)
     entry = DATASETS[name]
@@ -52,3 +60,6 @@ def get_dataset(
     if out is not None:
         write_interactions(loaded, out)
         console.print(f"written to {out}", highlight=False, soft_wrap=True)
+    if items is not None:
+        write_items(loaded, items)
+        console.print(f"items written to {items}", highlight=False, soft_wrap=True)

@@ -107,20 +107,26 @@ def denoise(
     with Reporter(quiet=quiet or as_json) as progress:
         progress("reading", 0, 1)
         given = read(log, format, columns)
-        clicks = given.interactions if report is None else described(given, items, timestamp_col)
+        clicks = given.interactions if report is None else described(log, given, items, columns, timestamp_col)
         progress("reading", 1, 1)
         _check_columns(given, Path(f"-.{format or 'csv'}" if out == "-" else out))
         denoiser.model = sized(denoiser.model, given.interactions.matrix.shape, parameters)
         # The weights are what is written; only a report has a use for a model that has learned from them.
         fit = partial(denoiser.fit, clicks, refit=report is not None, progress=progress)
+
+        def write_page() -> None:
+            if report is not None:
+                taken = time.perf_counter() - begin
+                write_report(denoiser, report, title=title_of(log), seconds=taken, progress=progress)
+
         if out == "-":
             written = _to_stream(given, fit(), format, drop=drop)
+            write_page()
         else:
             with _working(out, resume=resume) as work:
                 written = _to_file(given, fit(checkpoint=work), Path(out), work, drop=drop)
-        seconds = time.perf_counter() - begin
-        if report is not None:
-            write_report(denoiser, report, title=title_of(log), seconds=seconds, progress=progress)
+                write_page()  # as long as there is something to resume from
+    seconds = time.perf_counter() - begin
     about = _summary(given, denoiser, out, written, seconds) | {"report": None if report is None else str(report)}
     if as_json:
         print(json.dumps(about), file=sys.stderr if out == "-" else sys.stdout)

@@ -66,7 +66,8 @@ def report(
                 user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
             )
             progress("reading", 0, 1)
-            clicks = described(read(source, format, columns), items, timestamp_col)
+            given = read(source, format, columns)
+            clicks = described(source, given, items, columns, timestamp_col)
             progress("reading", 1, 1)
             denoiser.model = sized(denoiser.model, clicks.matrix.shape, parameters)
             denoiser.fit(clicks, progress=progress)
@@ -76,7 +77,10 @@ def report(
     if not quiet:
         noise_share = denoiser.finder_.noise_share_ if denoiser.noise != "plan" else None
         estimated = "" if noise_share is None else f", noise estimated at {noise_share}"
-        words = f"{int(denoiser.flagged_.sum()):,} of {len(denoiser.interactions_):,} interactions flagged{estimated}. "
+        n_flagged = int(denoiser.flagged_.sum())
+        words = f"{n_flagged:,} of {len(denoiser.interactions_):,} different interactions flagged{estimated}. "
+        if not n_flagged and noise_share is not None:
+            words += f"Of no group of them {1 - denoiser.fdr:.0%} are noise; a larger --fdr flags more. "
         Console().print(Text(f"{words}The report is in {out}."), soft_wrap=True)
 
 

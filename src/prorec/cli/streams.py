@@ -72,10 +72,16 @@ def check_report_free(path: Path, *, force: bool) -> None:
         check_writable(path.parent)
 
 
-def described(given: Log, items: Path | None, timestamp_col: str | None) -> Interactions:
+def described(
+    log: str, given: Log, items: Path | None, columns: dict[str, Any], timestamp_col: str | None
+) -> Interactions:
     """The interactions of a log with what a report can say about them: times, names and categories."""
-    clicks = given.with_times(timestamp_col)
-    return clicks if items is None else with_items_from(clicks, items)
+    with naming(Path("standard input" if log == "-" else log)):
+        clicks = given.with_times(timestamp_col)
+    if items is None:
+        return clicks
+    is_the_log = log != "-" and items.resolve() == Path(log).resolve()
+    return with_items_from(clicks, items, columns["item_col"], columns["separator"] if is_the_log else None)
 
 
 def title_of(log: str) -> str:

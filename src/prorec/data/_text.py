@@ -238,6 +238,8 @@ class TextFile:
             found = self._find(lambda row: len(row) > at and row[at] != "" and not is_number(row[at]))
             if found:
                 return RowError(f"the {role} {found[1][at]!r} is not {kind}", found[0])
+        if "invalid UTF8" in str(error):
+            return InputError("this is not UTF-8 text: save it as UTF-8")
         if "skip initial" in str(error):
             return InputError("the file has a header but no rows")
         width = len(self._first[1])

@@ -1,4 +1,4 @@
-"""Names and categories of items, from a file of their own or from the log itself."""
+"""Names and categories of items, in files of their own or in the log itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prorec._columns import ColumnRef, choose_columns
+from prorec._columns import choose_columns
 from prorec._ids import encode
-from prorec.data._files import as_path, check_readable, format_of, naming
+from prorec.data._files import as_path, check_readable, format_of, naming, replacing
 from prorec.data._text import TextFile, as_integers
+from prorec.data.writers import write_table
 from prorec.errors import InputError
 from prorec.interactions import Interactions
 
@@ -22,7 +23,9 @@ _CATEGORIES = ("categories", "category", "genres", "genre")
 _BETWEEN = "|"
 
 
-def with_items_from(interactions: Interactions, path: str | Path, item_col: ColumnRef = None) -> Interactions:
+def with_items_from(
+    interactions: Interactions, path: str | Path, item_col: str | None = None, separator: str | None = None
+) -> Interactions:
     """The same interactions, with what a file says about their items.
 
     Parameters
@@ -31,15 +34,18 @@ def with_items_from(interactions: Interactions, path: str | Path, item_col: Colu
     path : a .csv, .tsv or .parquet file with a column of item ids, and one of names (`name`, `title`, …) or of
         categories (`category`, `genres`, …), several of them with | between. Of an item that is there more than once
         the first row counts, so the log itself will do
-    item_col : name or position of the column of ids, where it is not a usual one
+    item_col : name of the column of ids, if it has that one; otherwise it is found by its usual names
+    separator : the character between the columns of a text file, if its ending does not tell
     """
     path = as_path(path)
     with naming(path):
         check_readable(path)
-        kind, separator = format_of(path)
+        kind, separator = format_of(path, separator)
         table = _parquet(path) if kind == "parquet" else TextFile(path, separator, True).as_written({})
         headers = [str(name).partition(":")[0].strip() for name in table.column_names]
-        at = choose_columns(headers, {"item": item_col}, roles=("item",))["item"]
+        # The log's own name for the column counts where the file has it: the file may be the log.
+        wanted = item_col if item_col in headers else None
+        at = choose_columns(headers, {"item": wanted}, roles=("item",))["item"]
         name, category = _called(headers, _NAMES, at), _called(headers, _CATEGORIES, at)
         if name is None and category is None:
             raise InputError(
@@ -51,7 +57,7 @@ def with_items_from(interactions: Interactions, path: str | Path, item_col: Colu
             raise InputError("none of the log's items is in this file: are these the same ids?")
         known = ids.tolist()
         names = _texts(table, name, rows)
-        lists = [each.split(_BETWEEN) if each else [] for each in _texts(table, category, rows)]
+        lists = [_parts(each) for each in _texts(table, category, rows)]
         return interactions.with_item_info(
             None if name is None else {item: text for item, text in zip(known, names, strict=True) if text},
             None if category is None else dict(zip(known, lists, strict=True)),
@@ -73,8 +79,8 @@ def _called(headers: Sequence[str], usual: Sequence[str], apart_from: int) -> in
 
 def _first_rows(column: pa.ChunkedArray, interactions: Interactions) -> tuple[Any, Any]:
     """The ids in a column, as the log has them, and the first row of each."""
-    if interactions.items.dtype != object and pa.types.is_string(column.type):
-        column = as_integers(column)
+    if interactions.items.dtype != object and _is_text(column.type):
+        column = as_integers(column.cast(pa.string()))
     elif interactions.items.dtype == object:
         column = column.cast(pa.string())
     ids, codes = encode(column, "item")
@@ -82,11 +88,31 @@ def _first_rows(column: pa.ChunkedArray, interactions: Interactions) -> tuple[An
     return ids, rows
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _parts(text: str) -> list[str]:
+    return [part for each in text.split(_BETWEEN) if (part := each.strip())]
+
+
 def _texts(table: pa.Table, at: int | None, rows: Any) -> list[str]:
     """A column's texts in some rows; empty ones where there is none, or no column."""
     if at is None:
         return [""] * len(rows)
     column = table.column(at).take(pa.array(rows))
-    if pa.types.is_list(column.type):
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         return [_BETWEEN.join(map(str, each or ())) for each in column.to_pylist()]
     return ["" if each is None else str(each).strip() for each in column.to_pylist()]
+
+
+def write_items(interactions: Interactions, path: str | Path) -> None:
+    """Write what is known about items to a file that `with_items_from` reads."""
+    path = as_path(path)
+    columns: dict[str, Any] = {"item": pa.array(interactions.items)}
+    if interactions.item_names is not None:
+        columns["name"] = pa.array(interactions.item_names, pa.string())
+    if interactions.item_categories is not None:
+        columns["categories"] = pa.array([_BETWEEN.join(each) for each in interactions.item_categories])
+    with naming(path), replacing(path) as temporary, temporary.open("wb") as file:
+        write_table(pa.table(columns), file, path.name)

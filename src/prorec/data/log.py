@@ -67,16 +67,18 @@ class Log:
         times is left alone, as if it were not there.
         """
         names = [name.partition(":")[0] for name in self.table.column_names]
-        chosen = choose_columns(names, {"timestamp": column}, roles=("timestamp",))
-        if "timestamp" not in chosen:
-            return self.interactions
-        written = self.table.column(chosen["timestamp"])
         try:
+            chosen = choose_columns(names, {"timestamp": column}, roles=("timestamp",))
+            if "timestamp" not in chosen:
+                return self.interactions
+            written = self.table.column(chosen["timestamp"])
             found = times(as_numbers(written) if self.is_text else written)
-        except InputError:
-            if column is not None:
-                raise
-            return self.interactions
+        except InputError as error:
+            if column is None:
+                return self.interactions
+            if isinstance(error, RowError):
+                raise InputError(f"row {error.row + 1}: {error.problem}") from None
+            raise
         order = np.lexsort((found, self.places))
         is_last = np.append(np.diff(self.places[order]) != 0, True)
         latest = found[order[is_last]]

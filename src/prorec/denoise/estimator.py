@@ -321,7 +321,8 @@ class ProRec(Model):
         path : the file to write, such as report.html; what is there is replaced
         title : what stands at the top
         is_noise : the truth about each interaction, in the order of `interactions_.matrix.data`, where it is known
-        held_out : whether to measure what recommendation gained, which takes three more fits on 70% of the interactions
+        held_out : whether to measure what recommendation gained, which takes three more fits on 70% of the
+            interactions; one more on all of them, without denoising, there is anyway
         progress : called with what is being done, how much of it is done, and how much there is
         """
         from prorec.report.page import write_report  # which knows denoisers, as they don't know it

@@ -41,6 +41,23 @@ def neighbours(matrix: csr_array, users: NDArray[np.int64], most: int) -> NDArra
     return found
 
 
+def without_popular(matrix: csr_array, most: float) -> csr_array:
+    """The same without the most popular items, so many of them that no more than `most` pairs of users share one.
+
+    Looking for everybody's neighbours goes through those pairs, and an item that very many share tells little of who is
+    like whom. Where there are fewer pairs anyway, nothing is left out.
+    """
+    popularity = np.bincount(matrix.indices, minlength=matrix.shape[1]).astype(np.float64)
+    order = np.argsort(popularity, kind="stable")
+    kept = np.zeros(matrix.shape[1], dtype=bool)
+    kept[order[np.cumsum(popularity[order] ** 2) <= most]] = True
+    here = kept[matrix.indices]
+    if here.all():
+        return matrix
+    indptr = np.append(0, np.cumsum(here))[matrix.indptr]
+    return csr_array((matrix.data[here], matrix.indices[here], indptr), shape=matrix.shape)
+
+
 def _pattern(matrix: csr_array) -> csr_array:
     """Ones wherever something stands, each pair once."""
     ones = csr_array((np.ones(matrix.nnz, dtype=np.int32), matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -38,11 +38,16 @@ class Facts:
     """Where it was estimated."""
     fdr: float
     flag_share: float
+    lam: float
+    """λ: what is kept of a weight in any case."""
     times: NDArray[np.float64] | None
     """In seconds since 1970, where they are known."""
     is_noise: NDArray[np.bool_] | None
     """The truth, where it is known."""
     history: tuple[Round, ...]
+    transport: str
+    marginals: str
+    threshold: str
     settings: dict[str, str]
     """What the denoiser was told, by name."""
 
@@ -78,9 +83,13 @@ def facts_of(denoiser: ProRec, is_noise: Any = None) -> Facts:
         None if finder is None else finder.noise_share_,
         denoiser.fdr,
         denoiser.flag_share,
-        times if times is not None and np.isfinite(times).all() else None,
+        denoiser.lam,
+        times,
         truth,
         tuple(denoiser.history_),
+        denoiser.transport,
+        denoiser.marginals,
+        str(denoiser.threshold),
         _settings(denoiser),
     )
 
@@ -98,7 +107,7 @@ def _settings(denoiser: ProRec) -> dict[str, str]:
     }
     if denoiser._found is None:
         told["noise probability"] = "from the plan: good for ordering, not calibrated"
-        told["flagged"] = f"the most suspicious {denoiser.flag_share:.3g} of the interactions"
+        told["flagged"] = f"the most suspicious, at most a share of {denoiser.flag_share:.3g}, equals left alone"
     else:
         told["noise probability"] = f"from models that have not seen the click, {denoiser._found.folds} folds"
         told["flagged"] = f"as many as leave the share of wrong flags at most {denoiser.fdr:.3g}"

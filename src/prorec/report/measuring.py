@@ -13,7 +13,7 @@ from prorec.denoise.algorithm import Progress
 from prorec.denoise.control import reweighted
 from prorec.denoise.estimator import ProRec
 from prorec.errors import InputError
-from prorec.evaluation.significance import Comparison
+from prorec.evaluation.significance import Comparison, compare
 from prorec.models.model import Model
 from prorec.models.wrap import wrap
 
@@ -29,7 +29,9 @@ class Gain:
     denoised: Comparison
     """With denoising, against the model alone."""
     alike: Comparison
-    """With all weights made smaller by the same factor, against the model alone: what denoising must gain more than."""
+    """With all weights made smaller by the same factor, against the model alone: that is not denoising."""
+    beyond: Comparison
+    """With denoising, against weights made smaller."""
 
 
 def gain_on_held_out(denoiser: ProRec, progress: Progress | None = None) -> Gain | str:
@@ -49,7 +51,10 @@ def gain_on_held_out(denoiser: ProRec, progress: Progress | None = None) -> Gain
         return str(error)
     metric = f"ndcg@{k}"
     by_name = {each.model: each for each in found.comparisons if each.metric == metric}
-    return Gain(metric, found.n_users, by_name["denoised"], by_name["weights alike"])
+    (beyond,) = compare(
+        {name: found.results[name] for name in ("weights alike", "denoised")}, "weights alike", metrics=[metric]
+    )
+    return Gain(metric, found.n_users, by_name["denoised"], by_name["weights alike"], beyond)
 
 
 @dataclass(frozen=True)

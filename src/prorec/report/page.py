@@ -17,14 +17,17 @@ from prorec.data._files import as_path, naming, replacing
 from prorec.denoise.algorithm import Progress
 from prorec.denoise.estimator import ProRec
 from prorec.errors import InputError, shown
-from prorec.report.around import neighbours
+from prorec.noise.flags import flagged
+from prorec.report.around import neighbours, without_popular
 from prorec.report.facts import Facts, facts_of
 from prorec.report.measuring import Gain, Lists, gain_on_held_out, lists_for
 from prorec.report.selection import Selection, selected
-from prorec.report.words import change, duration, many, share
+from prorec.report.words import change, cut, duration, many, share
 from prorec.transport.blocks import check_progress
 
 _NEAR = 7  # users around one: the paper's figure has eight rows
+_PAIRS = 50_000_000  # of users who share an item: seconds
+_LETTERS = 200  # of a name: nobody reads more, and the page must not grow with them
 _SCRIPTS = ("data.js", "list.js", "user.js", "start.js")
 _NO_LIST = -2
 
@@ -47,8 +50,9 @@ def write_report(
     path : the file to write, such as report.html; what is there is replaced
     title : what stands at the top
     is_noise : the truth for each interaction, in the order of `interactions_.matrix.data`, where it is known
-    held_out : whether to measure what recommendation gained, which takes three more fits on 70% of the interactions
-    seconds : how long the work took; by default, what plans and fits took
+    held_out : whether to measure what recommendation gained, which takes three more fits on 70% of the interactions;
+        one more on all of them, without denoising, there is anyway
+    seconds : how long all of the work took; without, there is what plans and fits took
     progress : called with what is being done, how much of it is done, and how much there is
     """
     check_report(path)
@@ -59,8 +63,7 @@ def write_report(
     selection = selected(facts.known, facts.probability, facts.flagged)
     lists = lists_for(denoiser, selection.whole_users, progress)
     gain = gain_on_held_out(denoiser, progress) if held_out else "it was not asked for"
-    taken = seconds if seconds is not None else sum(each.transport_seconds + each.fit_seconds for each in facts.history)
-    page = rendered(facts, selection, lists, gain, taken, title)
+    page = rendered(facts, selection, lists, gain, seconds, title)
     path = as_path(path)
     with naming(path), replacing(path) as temporary:
         # A name may have half a character in it, which is no UTF-8.
@@ -92,7 +95,7 @@ class _Card:
 
 
 def rendered(
-    facts: Facts, selection: Selection, lists: Lists | None, gain: Gain | str, seconds: float, title: str
+    facts: Facts, selection: Selection, lists: Lists | None, gain: Gain | str, seconds: float | None, title: str
 ) -> str:
     """The page as text."""
     from jinja2 import Environment, StrictUndefined
@@ -118,6 +121,7 @@ def rendered(
         user_note=_user_note(facts, selection),
         has_flags=bool(facts.flagged.any()),
         pictures=list(pictures_of(facts)),
+        how=_how(facts),
         trust=_trust(facts),
         settings=facts.settings,
         version=__version__,
@@ -131,35 +135,54 @@ def rendered(
 # ── at a glance ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _cards(facts: Facts, gain: Gain | str, seconds: float) -> list[_Card]:
+def _cards(facts: Facts, gain: Gain | str, seconds: float | None) -> list[_Card]:
     known, n_flagged = facts.known, int(facts.flagged.sum())
     n_affected = len(np.unique(known.user_codes[facts.flagged]))
     rule = (
         f"about {share(facts.fdr)} of them may be wrong"
         if facts.is_calibrated
-        else f"the most suspicious {share(facts.flag_share)}: a list to look at, not a verdict"
+        else f"at most {share(facts.flag_share)}, and equals are left alone: a list to look at, not a verdict"
     )
     if not n_flagged:
-        flags = (
-            "of no group of clicks is it known that they are noise" if facts.is_calibrated else "too little to go by"
-        )
+        flags = _why_none(facts)
     else:
         flags = f"{share(n_flagged, len(known))} of all, of {many(n_affected, 'user')}; {rule}"
     noise = facts.noise_share
     if noise is None:
-        estimated = _Card("Noise", "not estimated", "cross-fitting does that: --noise cross-fit")
+        estimated = _Card("Noise", "not estimated", "cross-fitting does that (--noise cross-fit)")
     else:
         between = f"95% interval {share(noise.low)} to {share(noise.high)}"
-        estimated = _Card("Noise, estimated", share(noise.estimate), f"{between}; of clicks that might be random draws")
+        note = f"of the clicks might as well be random draws; {between}"
+        estimated = _Card("Noise, estimated", share(noise.estimate), note)
     return [
         _Card("Interactions", f"{len(known):,}", f"{share(len(known), known.n_users * known.n_items)} of all pairs"),
-        _Card("Users", f"{known.n_users:,}", f"{np.median(known.activity):,.0f} interactions in the median"),
-        _Card("Items", f"{known.n_items:,}", f"{np.median(known.popularity):,.0f} interactions in the median"),
-        _Card("Time taken", duration(seconds), f"{many(facts.history[-1].number, 'round')} of relabelling"),
+        _Card("Users", f"{known.n_users:,}", f"median: {np.median(known.activity):,g} interactions"),
+        _Card("Items", f"{known.n_items:,}", f"median: {np.median(known.popularity):,g} interactions"),
+        _time_card(facts, seconds),
         estimated,
         _Card("Flagged", f"{n_flagged:,}", flags),
         _gain_card(gain),
     ]
+
+
+def _time_card(facts: Facts, seconds: float | None) -> _Card:
+    rounds = f"{many(facts.history[-1].number, 'round')} of relabelling"
+    if seconds is not None:
+        return _Card("Time taken", duration(seconds), rounds)
+    known = sum(each.transport_seconds + each.fit_seconds for each in facts.history)
+    return _Card("Time of plans and fits", duration(known), rounds)
+
+
+def _why_none(facts: Facts) -> str:
+    """Nothing is flagged: what would have to be allowed for something to be."""
+    if not facts.is_calibrated:
+        return "there is too little to tell one click from another by"
+    why = f"of no group of clicks {share(1 - facts.fdr)} are noise"
+    for fdr in (0.2, 0.3, 0.4, 0.5):
+        number = int(flagged(facts.probability, fdr=fdr).sum())
+        if fdr > facts.fdr and number:
+            return f"{why}; with --fdr {fdr:g} there would be {number:,}"
+    return why
 
 
 def _gain_card(gain: Gain | str) -> _Card:
@@ -171,20 +194,27 @@ def _gain_card(gain: Gain | str) -> _Card:
         return _Card(
             label, "not measurable", f"the model alone has no hit in anybody's list ({metric} 0)", is_wide=True
         )
-    result = gain.denoised
+    result, beyond = gain.denoised, gain.beyond
+    if beyond.low > 0:
+        verdict = f"{change(beyond.difference / base)} of it is more than smaller weights alone would gain"
+    elif beyond.high < 0:
+        verdict = "smaller weights alone gain more"
+    else:
+        verdict = "no more, within chance, than smaller weights alone gain"
     note = (
         f"{metric} on a held-out part, {change(result.low / base)} to {change(result.high / base)} (95%), for "
-        f"{many(gain.n_users, 'user')}; smaller weights alone: {change(gain.alike.difference / base)}"
+        f"{many(gain.n_users, 'user')}; {verdict} ({change(gain.alike.difference / base)})"
     )
     return _Card(label, change(result.difference / base), note, is_wide=True)
 
 
 def _list_note(facts: Facts, selection: Selection) -> str:
-    words = "Click on a user to see all of theirs."
+    words = "Click on a user to see theirs."
     if not selection.is_everything:
-        n = len(selection.places)
+        n, n_flagged = len(selection.places), int(facts.flagged[selection.places].sum())
         words += (
-            f" This page holds {n:,} of {len(facts.known):,} clicks: the most suspicious, and all others of "
+            f" This page holds {n:,} of {len(facts.known):,} clicks, {n_flagged:,} of {int(facts.flagged.sum()):,} "
+            "flagged ones among them: the most suspicious, and all others of "
             f"{many(len(selection.whole_users), 'user')} who have many of those."
         )
     if not facts.flagged.any():
@@ -195,10 +225,30 @@ def _list_note(facts: Facts, selection: Selection) -> str:
 
 
 def _user_note(facts: Facts, selection: Selection) -> str:
-    words = "Type the beginning of an id; users with most flagged clicks come first."
+    first = "flagged clicks" if facts.flagged.any() else "noise to be expected"
+    words = f"Type the beginning of an id; users with most {first} come first."
     if not selection.is_everything:
         words += " Users without suspicious clicks are not in this page: denoiser.explain(user) knows everybody."
     return words
+
+
+def _how(facts: Facts) -> str:
+    """Algorithm 1 as it was run here, with its numbers (Eq. 7, 20, 22 and 23)."""
+    mass = "in proportion to its clicks" if facts.marginals == "popularity" else "of the same amount"
+    if facts.threshold == "personal":
+        threshold = "In a user's row of the plan, sorted, the threshold ρ_κ is where a split into two groups fits best."
+    elif facts.threshold == "none":
+        threshold = "There is no threshold: ρ_κ is 0."
+    else:
+        threshold = (
+            f"In a user's row of the plan, the threshold ρ_κ is the largest value but κ − 1 ({facts.threshold})."
+        )
+    return (
+        f"A recommender learns from all clicks. A transport plan ({facts.transport}) matches all users with all items "
+        f"by its scores; each user sends and each item receives mass {mass}. {threshold} In a round, a click with "
+        f"share ρ of its row keeps λ + (1 − λ)/(1 + e^(−β(ρ − ρ_κ))) of its weight: {share((1 + facts.lam) / 2)} at "
+        f"the threshold, less below it, though not under {share(facts.lam)}, and more above."
+    )
 
 
 def _trust(facts: Facts) -> str:
@@ -226,15 +276,19 @@ def _embedded(facts: Facts, selection: Selection, lists: Lists | None) -> dict[s
     recommended = np.zeros(0, dtype=np.int32) if lists is None else np.unique([lists.before, lists.after])
     items = np.union1d(known.item_codes[places], recommended[recommended >= 0]).astype(np.int64)
     before = known.matrix.data[places]
+    is_below = facts.shares < facts.thresholds[known.user_codes]
     k = 0 if lists is None else lists.before.shape[1]
     return {
+        "isEverything": selection.is_everything,
         "nItems": known.n_items,
         "nNear": _NEAR,
         "k": k,
-        "categories": _category_names(facts),
+        "categories": [cut(name, _LETTERS) for name in _category_names(facts)],
         "users": {
-            "id": known.users[users].tolist(),
+            "id": _ids(known.users[users]),
             "activity": packed(known.activity[users], "int32"),
+            "flags": packed(np.bincount(known.user_codes[facts.flagged], minlength=known.n_users)[users], "int32"),
+            "below": packed(np.bincount(known.user_codes[is_below], minlength=known.n_users)[users], "int32"),
             "kappa": packed(facts.kappa[users], "int32"),
             "threshold": packed(facts.thresholds[users], "float32"),
             "start": packed(np.append(0, np.cumsum(of_user)), "int32"),
@@ -244,8 +298,10 @@ def _embedded(facts: Facts, selection: Selection, lists: Lists | None) -> dict[s
             "after": None if lists is None else packed(_of_users(lists.after, is_whole, items), "int32"),
         },
         "items": {
-            "id": known.items[items].tolist(),
-            "name": None if known.item_names is None else [str(name) for name in known.item_names[items]],
+            "id": _ids(known.items[items]),
+            "name": None
+            if known.item_names is None
+            else [cut(str(name), _LETTERS) for name in known.item_names[items]],
             "categories": _categories(facts, items),
         },
         "clicks": {
@@ -261,12 +317,18 @@ def _embedded(facts: Facts, selection: Selection, lists: Lists | None) -> dict[s
     }
 
 
+def _ids(ids: NDArray[Any]) -> list[str]:
+    """As text: JavaScript has no whole numbers above 2^53, and takes one such id for another."""
+    return [str(each) for each in ids.tolist()]
+
+
 def _near(matrix: csr_array, users: NDArray[np.int32], is_whole: NDArray[np.bool_]) -> NDArray[np.int32]:
     """For each user in the page, those most like them of whom all clicks are in it; by their places in the page."""
     inside = np.flatnonzero(is_whole)
     near = np.full((len(users), _NEAR), -1, dtype=np.int32)
     if len(inside):
-        found = neighbours(csr_array(matrix[users[inside]]), np.arange(len(inside)), _NEAR)
+        own = without_popular(csr_array(matrix[users[inside]]), _PAIRS)
+        found = neighbours(own, np.arange(len(inside)), _NEAR)
         near[inside] = np.where(found >= 0, inside[found], -1)
     return near
 
@@ -279,7 +341,7 @@ def _of_users(lists: NDArray[np.int32], is_whole: NDArray[np.bool_], items: NDAr
 
 
 def _category_names(facts: Facts) -> list[str]:
-    return sorted({str(name) for each in facts.known.item_categories or () for name in each})
+    return sorted({name for each in facts.known.item_categories or () for name in each})
 
 
 def _categories(facts: Facts, items: NDArray[np.int64]) -> list[list[int]] | None:
@@ -287,4 +349,4 @@ def _categories(facts: Facts, items: NDArray[np.int64]) -> list[list[int]] | Non
     if given is None or not any(given):
         return None
     place = {name: at for at, name in enumerate(_category_names(facts))}
-    return [[place[str(name)] for name in given[item]] for item in items]
+    return [[place[name] for name in given[item]] for item in items]

@@ -16,10 +16,11 @@ from scipy.stats import spearmanr
 from prorec.evaluation.detection import detection_metrics
 from prorec.report.facts import Facts
 from prorec.report.svg import Chart, histogram, percent, rows_chart, short
-from prorec.report.words import day, many, share
+from prorec.report.words import cut, day, many, share
 
 _BINS = 40
 _DOTS = 1200  # users: more only make the page heavy
+_LETTERS = 60  # of a name in a sentence
 _FEW = 30  # interactions: a mean of fewer says nothing
 _CATEGORIES = 15
 _PERIODS = 24
@@ -62,26 +63,26 @@ def pictures_of(facts: Facts) -> Iterator[Picture]:
 def _weights(facts: Facts) -> Picture:
     before = facts.known.matrix.data
     kept = float(facts.weights.sum(dtype=np.float64) / before.sum(dtype=np.float64))
-    lost = int((facts.weights < before / 2).sum())
-    those = f"{many(lost, 'click')} ({share(lost, len(before))})" if lost else "no click"
-    sentence = f"Of the weight of all clicks, {share(kept)} was kept; {those} lost more than half."
-    high = max(float(before.max()), float(facts.weights.max()))
-    return _two_groups(
-        facts, "weights", "What clicks weigh now", sentence, facts.weights, high, "weight after relabelling"
+    of_each = np.divide(facts.weights, before, out=np.ones_like(before), where=before > 0)
+    low, high = np.quantile(of_each, [0.25, 0.75])
+    sentence = (
+        f"Of the weight of all clicks, {share(kept)} was kept. A quarter of the clicks kept {share(low)} of theirs or "
+        f"less, a quarter {share(high)} or more."
     )
+    most = max(float(before.max()), float(facts.weights.max()))
+    title, label = "What clicks weigh now", "weight after relabelling"
+    return _two_groups(facts, "weights", title, sentence, facts.weights, most, label)
 
 
 def _probabilities(facts: Facts) -> Picture:
     values = facts.probability
     likely = int((values > 0.5).sum())
-    median = share(float(np.median(values)))
-    sentence = f"Half of the clicks have a noise probability below {median}; {many(likely, 'click')} "
-    sentence += f"({share(likely, len(values))}) {'is' if likely == 1 else 'are'} more likely noise than not."
-    if not facts.is_calibrated:
-        sentence = (
-            f"Half of the clicks are below {median}. Here the probability is good for putting clicks in order; it is "
-            "not calibrated, so it does not say how much noise there is."
-        )
+    sentence = f"Half of the clicks have a noise probability of {share(float(np.median(values)))} or less; "
+    if facts.is_calibrated:
+        verb = "is" if likely == 1 else "are"
+        sentence += f"{many(likely, 'click')} ({share(likely, len(values))}) {verb} more likely noise than not."
+    else:
+        sentence += "it is good for putting clicks in order, not calibrated, and does not say how much noise there is."
     title = "How probable it is that a click is noise"
     return _two_groups(facts, "probabilities", title, sentence, values, 1.0, "noise probability")
 
@@ -185,7 +186,7 @@ def _kappa(facts: Facts) -> Picture | None:
             quartiles = np.quantile(y[inside], [0.25, 0.5, 0.75])
             middles.append(float(np.median(x[inside])))
             medians.append(float(quartiles[1]))
-            within = f"{low:,.0f} to {high:,.0f}"
+            within = _span(np.ceil(low), high if high == edges[-1] else np.ceil(high) - 1)
             rows.append([within, f"{inside.sum():,}", *(f"{each:,.0f}" for each in quartiles)])
     chart.line(middles, medians, "main")
     for middle, median in zip(middles, medians, strict=True):
@@ -212,11 +213,12 @@ def _popularity(facts: Facts) -> Picture | None:
         return None
     place = np.clip(np.searchsorted(edges, popularity, side="right") - 1, 0, len(edges) - 2)
     groups = _Groups.of(facts, place, len(edges) - 1)
-    names = [f"{low:,.0f}–{high:,.0f}" for low, high in pairwise(edges)]
-    words = [short(each) for each in edges]
+    ends = np.ceil(edges[1:]) - 1  # a group ends before the next one begins, but for the last
+    ends[-1] = edges[-1]
+    names = [_span(np.ceil(low), end) for low, end in zip(edges[:-1], ends, strict=True)]
     last = len(names) - 1
-    where = [(at, words[at]) for at in range(len(names) + 1)]
-    chart = groups.columns(names, where, "clicks on the item, in groups with as many clicks each")
+    where = [(at, short(float(np.ceil(each)))) for at, each in enumerate(edges)]
+    chart = groups.columns(names, where, "clicks on the item, in groups of about as many clicks")
     low, high = groups.means[0], groups.means[last]
     sentence = (
         f"Clicks on the least popular items ({names[0]} clicks) have a mean noise probability of {share(low)}, those "
@@ -224,6 +226,10 @@ def _popularity(facts: Facts) -> Picture | None:
     )
     title = "Noise by how popular the item is"
     return groups.picture("popularity", title, sentence, chart.drawn(title), "clicks on the item", names)
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:,.0f}–{high:,.0f}" if low < high else f"{low:,.0f}"
 
 
 def _categories(facts: Facts) -> Picture | None:
@@ -255,10 +261,13 @@ def _categories(facts: Facts) -> Picture | None:
         titles,
     )
     some = "" if len(top) == len(order) else f" The ten highest and five lowest of {len(order):,} are drawn."
+    high, low = share(groups.means[order[0]]), share(groups.means[order[-1]])
     sentence = (
-        f"The mean noise probability is highest in {names[order[0]]} ({share(groups.means[order[0]])}) and lowest in "
-        f"{names[order[-1]]} ({share(groups.means[order[-1]])}).{some}"
+        f"The mean noise probability is highest in {cut(names[order[0]], _LETTERS)} ({high}) and lowest in "
+        f"{cut(names[order[-1]], _LETTERS)} ({low}).{some}"
     )
+    if high == low:
+        sentence = f"The mean noise probability is about the same in all categories ({high}).{some}"
     shown = groups.at(order)
     return shown.picture("categories", title, sentence, chart, "category", [names[each] for each in order])
 
@@ -276,17 +285,21 @@ def _time(facts: Facts) -> Picture | None:
     enough = groups.enough()
     most, least = enough[np.argmax(groups.means[enough])], enough[np.argmin(groups.means[enough])]
     pale = f" Faint: fewer than {_FEW} clicks." if len(enough) < (groups.number > 0).sum() else ""
+    high, low = share(groups.means[most]), share(groups.means[least])
     sentence = (
-        f"From {day(begin)} to {day(end)}, the mean noise probability was highest around {day(edges[most])} "
-        f"({share(groups.means[most])}) and lowest around {day(edges[least])} ({share(groups.means[least])}).{pale}"
+        f"From {day(begin)} to {day(end)}, the mean noise probability was highest in the period from {names[most]} on "
+        f"({high}), and lowest in that from {names[least]} on ({low}).{pale}"
     )
+    if high == low:
+        sentence = f"From {day(begin)} to {day(end)}, the mean noise probability was about the same ({high}).{pale}"
     title = "Noise over time"
     return groups.picture("time", title, sentence, chart.drawn(title), "from", names)
 
 
 def _moment(seconds: float, span: float) -> str:
     moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.strftime("%b %Y" if span > 200 * 86400 else "%d %b" if span > 3 * 86400 else "%d %H:%M")
+    days = span / 86400
+    return moment.strftime("%b %Y" if days > 31 * _PERIODS else "%d %b %Y" if days > _PERIODS else "%d %b %H:%M")
 
 
 @dataclass(frozen=True)
@@ -346,9 +359,9 @@ def _loss(facts: Facts) -> Picture | None:
             step = name if len(facts.history) == 2 else f"round {each.number}, {name}"
             words = "first fit" if not steps else step
             steps.append((words, float(loss.total)))
-    if len(steps) < 2:
-        return None
     values = [value for _, value in steps]
+    if len(steps) < 2 or max(map(abs, values)) < 1e-6:  # nothing but rounding
+        return None
     chart = Chart(
         (0, len(steps)),
         (min(0.0, *values), max(0.0, *values) or 1.0),
@@ -358,8 +371,9 @@ def _loss(facts: Facts) -> Picture | None:
     )
     for at, (name, value) in enumerate(steps):
         chart.bar(at + 0.15, at + 0.85, 0, value, "main", f"{name}: {_plain(value)}")
-    went_up = [name for (name, value), before in zip(steps[1:], values, strict=False) if value > before * (1 + 1e-9)]
-    verdict = "no step made it larger" if not went_up else f"it went up in {many(len(went_up), 'step')}"
+    rises = [f"{name} (by {share(now - then, abs(then))})" for (name, now), then in zip(steps[1:], values, strict=False)
+             if now > then * (1 + 1e-9)]  # fmt: skip
+    verdict = f"it went up in {', '.join(rises)}" if rises else "no step made it larger"
     sentence = (
         f"The loss that Algorithm 1 brings down went from {_plain(values[0])} to {_plain(values[-1])}; {verdict}."
     )

@@ -12,6 +12,8 @@ from math import ceil, floor, log10
 import numpy as np
 from markupsafe import Markup, escape
 
+from prorec.report.words import cut
+
 WIDTH, HEIGHT = 440, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 14, 14, 46
 _ROW = 22
@@ -184,15 +186,6 @@ def rows_chart(
         )  # fmt: skip
         parts.append(_text(max(scale(value), left) + 5, y + 13, said, "start"))
     return _framed(name, _ROW * len(labels) + 10, parts)
-
-
-def cut(text: str, most: int) -> str:
-    """At most so many letters.
-
-    >>> cut("The Restless Bounty", 12)
-    'The Restles…'
-    """
-    return text if len(text) <= most else text[: max(most - 1, 1)] + "…"
 
 
 def histogram(values: np.ndarray, bins: int, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:

@@ -8,18 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_DATES = -62_135_596_800, 253_402_300_799  # the years 1 and 9999: what a date can be written as
 _SECONDS = 631_152_000, 4_102_444_800  # 1990 and 2100: a number between them is taken for seconds since 1970
 
 
 def share(part: float, of: float = 1.0) -> str:
     """A share in percent, with as many digits as mean something; never 0% or 100% for what is not.
 
-    >>> share(0.0724), share(3, 40_000), share(0.623), share(0.9999), share(0, 5)
-    ('7.2%', '0.0075%', '62%', '99.99%', '0%')
+    >>> share(0.0724), share(3, 4_000), share(0.623), share(0.9999), share(0, 5), share(1e-9)
+    ('7.2%', '0.075%', '62%', '99.99%', '0%', 'less than 0.01%')
     """
-    value = 100 * part / of if of else 0.0
+    value = min(100 * part / of, 100.0) if of else 0.0  # sums of shares may be a rounding error above 1
     if value in (0, 100):
         return f"{value:.0f}%"
+    if value < 0.01:
+        return "less than 0.01%"
     if value < 1:
         return f"{float(f'{value:.2g}'):g}%"
     if value > 99:
@@ -45,13 +48,22 @@ def change(relative: float) -> str:
     return f"{'−' if relative < 0 else '+'}{abs(relative):.1%}"
 
 
+def cut(text: str, most: int) -> str:
+    """At most so many letters.
+
+    >>> cut("The Restless Bounty", 12)
+    'The Restles…'
+    """
+    return text if len(text) <= most else text[: max(most - 1, 1)] + "…"
+
+
 def duration(seconds: float) -> str:
     """How long something took.
 
     >>> duration(0.26), duration(75), duration(7300)
     ('0.3 s', '1 min 15 s', '2 h 1 min')
     """
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
@@ -61,10 +73,13 @@ def duration(seconds: float) -> str:
 
 def as_seconds(times: NDArray[Any]) -> NDArray[np.float64] | None:
     """Times as seconds since 1970, if that is what they can be: dates, or numbers of seconds or milliseconds."""
+    if not len(times):
+        return None
     if times.dtype.kind == "M":
         seconds = times.astype("datetime64[ms]").astype(np.int64) / 1000
-        return np.where(np.isnat(times), np.nan, seconds)
-    if times.dtype.kind not in "iuf" or not len(times):
+        is_plausible = not np.isnat(times).any() and _DATES[0] <= seconds.min() and seconds.max() <= _DATES[1]
+        return seconds if is_plausible else None
+    if times.dtype.kind not in "iuf":
         return None
     for unit in (1, 1000):
         values = times.astype(np.float64) / unit

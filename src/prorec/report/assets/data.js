@@ -13,7 +13,7 @@ function unpack(column) {
 }
 
 const users = data.users, items = data.items, clicks = data.clicks;
-for (const name of ["activity", "kappa", "threshold", "start", "whole", "neighbours", "before", "after"]) users[name] = unpack(users[name]);
+for (const name of ["activity", "flags", "below", "kappa", "threshold", "start", "whole", "neighbours", "before", "after"]) users[name] = unpack(users[name]);
 for (const name of ["item", "probability", "weight", "weightBefore", "share", "percentile", "time", "flagged"]) clicks[name] = unpack(clicks[name]);
 const nClicks = clicks.item.length, nUsers = users.id.length;
 clicks.user = new Int32Array(nClicks);

@@ -1,6 +1,6 @@
 // The list of suspicious clicks: filtered and sorted as numbers, and only one page of it in the document.
 
-const PAGE = 20;
+const PAGE = matchMedia("(max-width: 640px)").matches ? 8 : 20;
 const COLUMNS = [
   { key: "user", label: "user", text: click => String(users.id[clicks.user[click]]), sort: () => ranked(users.id, clicks.user) },
   { key: "item", label: "item", text: click => nameOf(clicks.item[click]), sort: () => ranked(items.name || items.id, clicks.item) },
@@ -84,9 +84,9 @@ function turnTo(page) {
 // ── csv ──
 // A cell that a spreadsheet would take for a formula gets an apostrophe in front; a plain number stays one.
 function csvCell(value) {
-  let text = String(value);
-  if (/^[=+\-@\t\r\n]/.test(text) && !/^[-+]?\d+(\.\d+)?(e[-+]?\d+)?$/i.test(text)) text = "'" + text;
-  return /[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+  if (typeof value !== "string" || /^[-+]?\d+(\.\d+)?$/.test(value)) return String(value);
+  const text = /^\s*[=+\-@＝＋－＠\t\r\n]/.test(value) ? "'" + value : value;
+  return '"' + text.replaceAll('"', '""') + '"';  // in quotes, whichever sign somebody's spreadsheet takes for a separator
 }
 
 function csvOf(rows) {
@@ -111,7 +111,10 @@ function exportList() {
 
 function startList() {
   const anyFlagged = clicks.flagged.includes(1);
-  if (!anyFlagged) byId("which").value = "all";
+  if (!anyFlagged) {
+    byId("which").value = "all";
+    byId("which-field").hidden = true;
+  }
   if (items.categories === null) byId("category-field").hidden = true;
   data.categories.forEach((name, at) => byId("by-category").append(make("option", { value: String(at) }, name)));
   byId("clicks").classList.add("as-cards");

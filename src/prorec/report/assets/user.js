@@ -1,17 +1,13 @@
 // One user: their clicks, the two matrices around them, and what their list of recommendations lost and gained.
 
-const MOST_COLUMNS = 24, CELL = 20, MOST_FOUND = 12, READABLE = 30;
+const MOST_COLUMNS = 24, CELL = 20, MOST_FOUND = 12, READABLE = 30, MOST_DOTS = 2000, MOST_ROWS = 500;
 let shownUser = 0, searched = [];
 
 // Most flagged clicks first, then most noise expected.
 const userOrder = (() => {
-  const flags = new Int32Array(nUsers), noise = new Float64Array(nUsers);
-  for (let click = 0; click < nClicks; click++) {
-    flags[clicks.user[click]] += clicks.flagged[click];
-    noise[clicks.user[click]] += clicks.probability[click];
-  }
-  users.flags = flags;
-  return Array.from(flags.keys()).sort((a, b) => flags[b] - flags[a] || noise[b] - noise[a] || a - b);
+  const noise = new Float64Array(nUsers);
+  for (let click = 0; click < nClicks; click++) noise[clicks.user[click]] += clicks.probability[click];
+  return Array.from(noise.keys()).sort((a, b) => users.flags[b] - users.flags[a] || noise[b] - noise[a] || a - b);
 })();
 const placeInOrder = new Int32Array(nUsers);
 userOrder.forEach((user, place) => { placeInOrder[user] = place; });
@@ -34,19 +30,20 @@ function showUser(user) {
 }
 
 function heading(user, own) {
-  const below = own.filter(click => clicks.share[click] < users.threshold[user]).length;
+  const below = users.below[user];
   const part = users.whole[user] ? "" : " Only the most suspicious " + many(own.length, "click") + " of this user are in this page.";
   return make("div", {}, make("h3", { tabindex: "-1" }, "User " + users.id[user]),
-    make("p", {}, many(users.activity[user], "click") + ", " + users.flags[user] + " flagged. This user's threshold lets in " +
-      many(users.kappa[user], "item") + " of " + data.nItems.toLocaleString("en") + ": those with a plan value of at least " + digits(users.threshold[user]) + "; " +
+    make("p", {}, many(users.activity[user], "click") + ", " + users.flags[user] + " flagged. This user's threshold puts " +
+      many(users.kappa[user], "item") + " of " + data.nItems.toLocaleString("en") + " into the upper group; the least of them has a plan value of " + digits(users.threshold[user]) + ", and " +
       (below === 0 ? "none of the clicks is below it." : below + " of the clicks " + (below === 1 ? "is" : "are") + " below it.") + part));
 }
 
 // Every click's plan value on one line, and the threshold.
 function strip(user, own) {
+  own = own.slice(0, MOST_DOTS);
   const values = own.map(click => Math.max(clicks.share[click], 1e-30));
   const threshold = Math.max(users.threshold[user], 1e-30);
-  const low = Math.log10(Math.min(...values, threshold)), high = Math.log10(Math.max(...values, threshold));
+  const low = Math.log10(values.reduce((a, b) => Math.min(a, b), threshold)), high = Math.log10(values.reduce((a, b) => Math.max(a, b), threshold));
   const at = value => 16 + (Math.log10(value) - low) / (high - low || 1) * 608;
   const line = at(threshold);
   const picture = draw("svg", { viewBox: "0 0 640 74", class: "chart", role: "img", "aria-label": "Plan values of the clicks, and the threshold" },
@@ -60,7 +57,8 @@ function strip(user, own) {
   return make("div", { class: "strip" }, picture);
 }
 
-function ownTable(own) {
+function ownTable(everything) {
+  const own = everything.slice(0, MOST_ROWS);
   const columns = [
     ["item", click => nameOf(clicks.item[click])],
     ["categories", click => categoriesOf(clicks.item[click]).join(", "), { class: "tags" }, items.categories !== null],
@@ -74,7 +72,8 @@ function ownTable(own) {
   return make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Clicks of this user, table" }, make("table", { class: "as-cards", id: "own" },
     make("thead", {}, make("tr", {}, ...columns.map(([label, , attributes]) => make("th", { scope: "col", ...attributes }, label)), make("th", { scope: "col" }, "flagged"))),
     make("tbody", {}, ...own.map(click => make("tr", { class: clicks.flagged[click] ? "flagged" : false },
-      ...columns.map(([label, text, attributes]) => make("td", { "data-label": label, ...attributes }, text(click))), flagCell(click))))));
+      ...columns.map(([label, text, attributes]) => make("td", { "data-label": label, ...attributes }, text(click))), flagCell(click))))),
+    ...(own.length < everything.length ? [make("p", {}, "The " + own.length.toLocaleString("en") + " most suspicious are shown.")] : []));
 }
 
 // The paper's Figure 3 around this user: the same clicks, before and after.
@@ -87,10 +86,10 @@ function matrices(user, own) {
   const rows = [user, ...near].map(row => new Map(clicksOf(row).map(click => [clicks.item[click], click])));
   const shares = item => rows.slice(1).filter(row => row.has(item)).length;
   const names = [user, ...near].map(row => String(users.id[row]));
-  const all = byWeight.length > MOST_COLUMNS ? "the " + (MOST_COLUMNS - last) + " items that kept most weight and the " + last + " that kept least" : "all items";
+  const all = byWeight.length > MOST_COLUMNS ? "the " + (MOST_COLUMNS - last) + " items that weigh most now and the " + last + " that weigh least" : "all items";
   const words = near.length === 0 ? "No other user in this page shares an item with this one." :
-    "Columns: " + all + " of this user. Rows: this user, and the " + many(near.length, "user") + " most like them. " + nameOf(columns[0]) + ", which kept most weight, is shared by " +
-    shares(columns[0]) + " of those; " + nameOf(columns[columns.length - 1]) + ", which kept least, by " + shares(columns[columns.length - 1]) + ".";
+    "Columns: " + all + " of this user. Rows: this user, and the " + many(near.length, "user") + " most like them" + (data.isEverything ? "" : " of those who are in this page") + ". " + nameOf(columns[0]) + ", which weighs most now, is shared by " +
+    shares(columns[0]) + " of those; " + nameOf(columns[columns.length - 1]) + ", which weighs least, by " + shares(columns[columns.length - 1]) + ".";
   const seen = rows.flatMap(row => columns.filter(item => row.has(item)).map(item => row.get(item))).flatMap(click => [weightBefore(click), clicks.weight[click]]);
   const least = Math.min(...seen), most = Math.max(...seen);
   const picture = (label, weightOf) => make("figure", {}, make("h4", {}, label), matrix(label, names, columns, rows, click => (weightOf(click) - least) / (most - least || 1), weightOf));
