@@ -30,5 +30,5 @@ def by_counting(rate: float, expected: float) -> Interval:
     Interval(estimate=0.0, low=0.0, high=0.036888794541139354)
     """
     count = rate * expected
-    low = float(gammaincinv(count, _OUTSIDE)) / expected if count > 0 else 0.0
+    low = float(gammaincinv(count, _OUTSIDE)) / expected if count > 1e-3 else 0.0  # of less, it is 0 to all digits
     return Interval(rate, min(low, rate), float(gammaincinv(count + 1, 1 - _OUTSIDE)) / expected)

@@ -13,7 +13,7 @@ With C clicks in the worse half, and E controls, as if there were as many of the
 estimate at ½. What true clicks add to it is told by the fifth of all controls that comes next, C′ and E′. They are
 rarer in the worse half than there, so d = C′/E′ − C/E is near 0 only where they add little: in logs without noise C/E
 was a sixth to a third of C′/E′, and a half to a fifth of d. With its standard error s = √(C′/E′² + C/E²), f/f₀ is
-taken to be level if d ≤ 0.05; and if only d − 2s is, there are too few clicks to say.
+taken to be level if d − s ≤ 0.05; and if only d − 2s is, there are too few clicks to say.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _read(
     counted = by_counting(float(rate[0]), float(expected[0]))
     share = Interval(counted.estimate, *np.quantile(drawn[0], [0.025, 0.975])).around(counted)
     rise, error = rate[1] - rate[0], np.sqrt((rate / expected).sum())
-    return Level(share, bool(rise <= _RISE), bool(rise - 2 * error <= _RISE))
+    return Level(share, bool(rise - error <= _RISE), bool(rise - 2 * error <= _RISE))
 
 
 def _rates(counts: NDArray[np.int64]) -> tuple[Vector, Vector]:
