@@ -13,9 +13,11 @@ from prorec.noise.controls import drawn
 from prorec.noise.evidence import Pairs, evidence
 from prorec.noise.flags import flagged
 from prorec.noise.folds import dealt, without
+from prorec.noise.interval import Interval, by_counting
+from prorec.noise.level import Level, level_in
 from prorec.noise.probability import Calibration
 from prorec.noise.ratio import DensityRatio
-from prorec.noise.share import Seen, noise_in
+from prorec.noise.share import Noise, NoiseShare, Seen, noise_in, settled
 from prorec.noise.standing import standing
 from prorec.transport import Marginals, relaxed
 
@@ -133,6 +135,54 @@ def test_noise_share_of_a_mixture_that_is_known(share: float, by_popularity: boo
     assert estimated.low <= estimated.estimate <= estimated.high
     if 0 < share < 1:
         assert (noise.by_popularity > noise.even) == by_popularity
+
+
+@pytest.mark.parametrize("share", [0.03, 0.2, 1.0])
+@pytest.mark.parametrize("apart", [1.0, 8.0])
+def test_the_worse_half_is_level_where_hardly_a_true_click_is_in_it(share: float, apart: float) -> None:
+    """x is N(0, 1), of true clicks N(apart, 1); twenty more features mean nothing, and are not learned by heart."""
+    rng, n = RNG(4), 3000
+    is_noise, is_click = rng.random(n) < share, np.arange(3 * n) < n
+    features = rng.normal(size=(3 * n, 21))
+    features[:n, 0] += np.where(is_noise, 0.0, apart)
+    level = level_in(features, rng.integers(0, 200, size=3 * n).astype(np.int32), is_click, rng)
+    assert level.share.low < level.share.estimate < level.share.high
+    assert level.is_level == level.may_be == (apart == 8.0 or share == 1.0)
+    if level.is_level:
+        assert level.share.low < is_noise.mean() < level.share.high
+
+
+def test_a_level_of_next_to_nothing_is_not_known() -> None:
+    level = level_in(np.ones((2, 1)), np.zeros(2, dtype=np.int32), np.array([True, False]), RNG(0))
+    assert not level.is_level
+    assert level.may_be
+
+
+def test_the_line_or_the_level() -> None:
+    line, share = Noise(0.0, 0.1, 5.0), NoiseShare(0.1, 0.08, 0.12)
+    found = Interval(1.1, 0.9, 1.2)
+    assert settled(line, share, Level(found, is_level=True, may_be=True)) == (
+        Noise(1.0, 0.0, 5.0),
+        NoiseShare(1.0, 0.9, 1.0),
+    )
+    assert settled(line, share, Level(found, is_level=False, may_be=True)) == (line, NoiseShare(0.1, 0.08, 1.0))
+    assert settled(line, share, Level(found, is_level=False, may_be=False)) == (line, share)
+
+
+@given(st.floats(0, 1), st.integers(1, 10_000))
+def test_what_is_counted_may_be_off(rate: float, expected: int) -> None:
+    found = by_counting(rate, expected)
+    assert 0 <= found.low <= rate < found.high
+    assert found.low < rate or rate * expected < 1e-2
+
+
+def test_no_interval_without_width() -> None:
+    """No click is in any tail: drawing users again gives 0 each time; a log that was longer might not."""
+    is_click = np.arange(900) < 300
+    seen = Seen(np.where(is_click, 5.0, -5.0), np.ones(900), np.arange(900, dtype=np.int32) % 30, is_click)
+    _, share = noise_in(seen, np.full(30, 10.0), RNG(0))
+    assert share.estimate == share.low == 0
+    assert 0.01 < share.high < 0.2
 
 
 def test_calibration_never_falls_and_says_what_is_so() -> None:

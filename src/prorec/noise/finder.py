@@ -31,9 +31,10 @@ from prorec.noise.controls import drawn
 from prorec.noise.evidence import Pairs, Transport, evidence
 from prorec.noise.flags import flagged
 from prorec.noise.folds import dealt, without
+from prorec.noise.level import level_in
 from prorec.noise.probability import Calibration
 from prorec.noise.ratio import DensityRatio
-from prorec.noise.share import Noise, NoiseShare, Seen, noise_in
+from prorec.noise.share import Noise, NoiseShare, Seen, noise_in, settled
 from prorec.transport.blocks import MEMORY, check_memory, check_progress
 
 _VOTERS: tuple[Model, ...] = (
@@ -209,7 +210,9 @@ class NoiseFinder:
         log_ratio = self._log_ratio(features, judged.is_alone)
         popularity = judged.popularity.astype(np.float64)
         seen = Seen(log_ratio[chosen], popularity[chosen], pairs.users[chosen], is_click)
-        self.noise_, self.noise_share_ = noise_in(seen, known.activity.astype(np.float64), rng)
+        line = noise_in(seen, known.activity.astype(np.float64), rng)
+        level = level_in(features[chosen][together], pairs.users[chosen][together], is_click[together], rng)
+        self.noise_, self.noise_share_ = settled(*line, level)
         suspicion = self._suspicion(log_ratio, popularity)
         controls = chosen[~is_click]
         stands_for = self.noise_.at(popularity[controls]) * is_click.sum() / len(controls)

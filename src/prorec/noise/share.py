@@ -9,16 +9,22 @@ In each cell of pairs with like popularity of item and activity of user, f/f₀ 
 like a click. Noise may fall on all items alike or in proportion to popularity, h = a + b·popularity, a, b ≥ 0. The line
 is laid so that three quarters of the cells' weight are above it, because what is in a cell bounds it from above:
 where users or items are hard to know, true clicks are counted as well.
+
+That is not for logs where the worse half of pairs has hardly a true click in it: `level.py` tells, and its answer is
+taken there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
+
+from prorec.noise.interval import Interval, by_counting
+from prorec.noise.level import Level
 
 Vector = NDArray[np.float64]
 
@@ -43,6 +49,11 @@ class NoiseShare:
     """The lower end of a 95% interval, from drawing users again."""
     high: float
     """The upper end."""
+
+    @classmethod
+    def of(cls, found: Interval) -> Self:
+        """A share is from 0 to 1."""
+        return cls(*(float(np.clip(each, 0.0, 1.0)) for each in found))
 
     def __str__(self) -> str:
         return f"{self.estimate:.1%} ({self.low:.1%} to {self.high:.1%})"
@@ -92,8 +103,22 @@ def noise_in(seen: Seen, activity: Vector, rng: np.random.Generator) -> tuple[No
     estimate = float(found.sum())
     # Cells of drawn users vary more than cells do, and a line below most of them lies lower: hence the middle as zero.
     low, high = estimate + np.quantile(shares, [0.025, 0.975]) - np.median(shares)
-    share = NoiseShare(*(float(np.clip(each, 0.0, 1.0)) for each in (estimate, low, high)))
-    return Noise(float(found[0]), float(found[1]), mean), share
+    # With next to nothing in a cell, all draws may be equal.
+    counted = Interval(estimate, low, high).around(by_counting(estimate, float(controls.sum())))
+    return Noise(float(found[0]), float(found[1]), mean), NoiseShare.of(counted)
+
+
+def settled(noise: Noise, share: NoiseShare, level: Level) -> tuple[Noise, NoiseShare]:
+    """The line, or the level of the worse half where that is one.
+
+    Where there are too few clicks to say, the line is taken, and the interval goes as far as the level's.
+    """
+    if level.is_level:
+        share = NoiseShare.of(level.share)
+        return Noise(share.estimate, 0.0, noise.mean_popularity), share
+    if level.may_be:
+        return noise, NoiseShare(share.estimate, share.low, min(max(share.high, level.share.high), 1.0))
+    return noise, share
 
 
 class _Cells(NamedTuple):
