@@ -28,6 +28,9 @@ NOT_RUN = {
     "prorec reproduce yahoo-times --out": "an hour without a GPU; tests/experiments/test_yahoo_times.py, in small",
     "prorec reproduce all --quick": "a minute; tests/cli/test_reproduce.py runs it and looks at what comes out",
     "prorec demo": "tests/cli/test_command.py runs it and looks at what it says",
+    "prorec reproduce overall --dataset cinema": "tests/cli/test_reproduce.py makes such a table, and looks at it",
+    "prorec reproduce yahoo-times --quick": "tests/cli/test_reproduce.py, at half of that size",
+    "prorec report clicks.csv --out": "the README's is run, and tests/cli/test_report.py looks at what it writes",
     "prorec datasets get amusic": "tests/cli/test_command.py, where the data is",
 }
 

@@ -26,8 +26,8 @@ def by_counting(rate: float, expected: float) -> Interval:
 
     Drawing users again says nothing of what was never seen: of no clicks, there are none in any draw.
 
-    >>> by_counting(0.0, 100)
-    Interval(estimate=0.0, low=0.0, high=0.036888794541139354)
+    >>> print(f"{by_counting(0.0, 100).high:.4f}")  # of none among a hundred
+    0.0369
     """
     count = rate * expected
     low = float(gammaincinv(count, _OUTSIDE)) / expected if count > 1e-3 else 0.0  # of less, it is 0 to all digits

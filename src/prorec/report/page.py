@@ -27,6 +27,7 @@ from prorec.transport.blocks import check_progress
 
 _NEAR = 7  # users around one: the paper's figure has eight rows
 _PAIRS = 50_000_000  # of users who share an item: seconds
+_SMALL = 20_000  # clicks: with fewer, the estimate was as low as 0% of 16% (docs/noise.md)
 _LETTERS = 200  # of a name: nobody reads more, and the page must not grow with them
 _SCRIPTS = ("data.js", "list.js", "user.js", "start.js")
 _NO_LIST = -2
@@ -153,6 +154,8 @@ def _cards(facts: Facts, gain: Gain | str, seconds: float | None) -> list[_Card]
     else:
         between = f"95% interval {share(noise.low)} to {share(noise.high)}"
         note = f"of the clicks might as well be random draws; {between}"
+        if len(known) < _SMALL:
+            note += "; on a log this small it is often too low"
         estimated = _Card("Noise, estimated", share(noise.estimate), note)
     return [
         _Card("Interactions", f"{len(known):,}", f"{share(len(known), known.n_users * known.n_items)} of all pairs"),
