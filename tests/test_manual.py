@@ -13,10 +13,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = """
     index getting-started installation first-five-minutes notebooks/cinema notebooks/movielens-100k
     guides/index guides/csv guides/data-frames guides/other-libraries guides/keep-your-model guides/large-data
-    guides/parameters report models
+    guides/spark guides/parameters report models
     how-it-works denoising noise transport
     reference/index reference/interactions reference/denoising reference/models reference/transport reference/evaluation
-    reference/tuning reference/errors command-line data-formats data-sets splits-and-noise metrics
+    reference/tuning reference/spark reference/errors command-line data-formats data-sets splits-and-noise metrics
     results-overview results more-results noise-benchmark performance benchmarks
     contributing adding-a-model changelog
 """.split()

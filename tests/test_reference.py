@@ -14,7 +14,15 @@ from prorec import errors
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 _DIRECTIVE = re.compile(r"^\.\. (?:auto\w+|py:module|py:data):: ([\w.]+)$", re.MULTILINE)
-MODULES = ["prorec", "prorec.models", "prorec.transport", "prorec.evaluation", "prorec.noise", "prorec.denoise"]
+MODULES = [
+    "prorec",
+    "prorec.models",
+    "prorec.transport",
+    "prorec.evaluation",
+    "prorec.noise",
+    "prorec.denoise",
+    "prorec.engines.spark",
+]
 
 
 def found(name: str) -> Any:

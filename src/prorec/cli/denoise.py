@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,17 +22,22 @@ from rich.table import Table
 from rich.text import Text
 
 from prorec.cli import options
+from prorec.cli.denoise_on_spark import denoise_on_spark
 from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_free, check_report_free, described, read, title_of, to_stdout
 from prorec.data._files import format_of, naming
 from prorec.data.log import Log
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
-from prorec.errors import InputError
+from prorec.errors import InputError, one_of
 from prorec.models.named import named, parsed, sized
 from prorec.report.page import write_report
 
+if TYPE_CHECKING:
+    from prorec.engines.spark import SparkProRec
+
 _SHOWN = 10
+_NOT_ON_SPARK = "model transport warm_start noise fdr report items timestamp_col".split()
 
 
 def denoise(
@@ -53,6 +58,12 @@ def denoise(
     noise: options.NoiseSource = "plan",
     flag_share: options.FlagShare = 0.05,
     fdr: options.Fdr = 0.1,
+    engine: Annotated[
+        str, typer.Option(help="local, or spark for tables that outgrow one machine (paths of tables, not of files).")
+    ] = "local",
+    master: Annotated[
+        str | None, typer.Option(help="With --engine spark: where it runs, such as local[4] or spark://host:7077.")
+    ] = None,
     report: options.ReportPath = None,
     items: options.ItemsPath = None,
     drop: Annotated[bool, typer.Option("--drop", help="Write only the rows that are not flagged.")] = False,
@@ -78,6 +89,37 @@ def denoise(
     """
     begin = time.perf_counter()
     parameters = parsed(param or [])
+    one_of("engine", engine, ("local", "spark"))
+    columns = options.columns_of(
+        user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
+    )
+    if engine == "spark":
+        options.refuse(ctx, _NOT_ON_SPARK, "with --engine spark")
+        denoise_on_spark(
+            log,
+            out,
+            _on_spark(
+                parameters,
+                threshold=options.threshold_of(threshold),
+                gamma=options.gamma_of(gamma),
+                beta=beta,
+                lam=lam,
+                rounds=rounds,
+                anchored=anchored,
+                marginals=marginals,
+                flag_share=flag_share,
+            ),
+            columns,
+            master=master,
+            kind=format,
+            drop=drop,
+            resume=resume,
+            force=force,
+            quiet=quiet,
+            as_json=as_json,
+        )
+        return
+    options.refuse(ctx, ("master",), "without --engine spark")
     denoiser = options.denoiser_of(
         named(model, parameters),
         transport=transport,
@@ -95,9 +137,6 @@ def denoise(
     )
     if report is None:
         options.refuse(ctx, ("items", "timestamp_col"), "without --report")
-    columns = options.columns_of(
-        user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
-    )
     if resume and out != "-" and not force and Path(out).exists() and not _has_state(_work_folder(out)):
         Console(stderr=True, quiet=quiet).print(Text(f"{out} is there already, and there is no run to resume"))
         return
@@ -132,6 +171,17 @@ def denoise(
         print(json.dumps(about), file=sys.stderr if out == "-" else sys.stdout)
     elif not quiet:
         _show(about, Console(stderr=out == "-"))
+
+
+def _on_spark(parameters: dict[str, Any], **settings: Any) -> SparkProRec:
+    """The denoiser for Spark; parameters are ALS's."""
+    from prorec.engines.spark import ALS, SparkProRec
+
+    known = [each.name for each in fields(ALS)]
+    for name in parameters:
+        if name not in known:
+            raise InputError(f"ALS has no parameter {name!r}; it has {', '.join(known)}")
+    return SparkProRec(ALS(**parameters), **settings)
 
 
 def _check_columns(given: Log, path: Path) -> None:

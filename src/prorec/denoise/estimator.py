@@ -18,6 +18,7 @@ from prorec.data._files import as_path
 from prorec.denoise.algorithm import Progress, Run, kept, like, restored
 from prorec.denoise.gamma import times_automatic
 from prorec.denoise.history import Round
+from prorec.denoise.probability import plan_probability
 from prorec.denoise.tables import annotated, explanation_table, noise_table
 from prorec.errors import InputError, number, one_of, shown, whole
 from prorec.factors import Factors
@@ -34,9 +35,6 @@ from prorec.transport.thresholds import Matching, Threshold, Top, as_k
 
 if TYPE_CHECKING:
     from prorec.report.plots import Plots
-
-_AT_RANDOM = 0.1
-"""ε: the share of clicks that `noise_probability_` takes to be random."""
 
 
 class Thresholds(NamedTuple):
@@ -253,9 +251,7 @@ class ProRec(Model):
         self._fitted()
         if self._found is not None:
             return self._found.noise_probability_
-        shares = self.matching_.shares.astype(np.float64)
-        odds = (1 - _AT_RANDOM) / _AT_RANDOM * self.interactions_.n_items * shares
-        return np.asarray(1 / (1 + odds), dtype=np.float32)
+        return plan_probability(self.matching_.shares, self.interactions_.n_items)
 
     @property
     def flagged_(self) -> NDArray[np.bool_]:

@@ -11,13 +11,14 @@ from scipy.sparse import csr_array
 from prorec.errors import InputError, number, shown
 from prorec.factors import Factors
 from prorec.transport.marginals import Marginals
-from prorec.transport.scores import ScoreFunction, scaled
+from prorec.transport.scores import Rows, Scaled, ScoreFunction, scaled
 
 _SHARE = 0.2
 """γ as a share of the spread: a user's best item then counts e⁵, some 150 times, as much as an average one. With it,
 NCE gained more than by scaled weights on the validation parts of AMusic, AToy and MovieLens-100k alike; .15, .25 and .3
 were tried as well."""
-_MOST_USERS = 1000
+MOST_USERS = 1000
+"""The automatic γ is worked out from so many users at most."""
 _PART = 32
 
 
@@ -48,12 +49,23 @@ def automatic_gamma(scores: Factors | ScoreFunction, observed: csr_array) -> flo
     """
     rows_of = np.repeat(np.arange(observed.shape[0], dtype=np.int32), np.diff(observed.indptr))
     active = np.unique(rows_of[observed.data != 0])
-    users = active[np.linspace(0, len(active) - 1, min(_MOST_USERS, len(active))).astype(np.intp)]
+    users = active[np.linspace(0, len(active) - 1, min(MOST_USERS, len(active))).astype(np.intp)]
     rows = scaled(scores, 1.0, Marginals.uniform(*observed.shape))
+    squares, largest = spread_of(rows, users)
+    return gamma_for(squares, len(users), largest)
+
+
+def spread_of(scores: Scaled, users: Rows) -> tuple[float, float]:
+    """Σ(max_j S_ij − mean_j S_ij)² over some users, and the largest |S_ij| of theirs."""
     squares, largest = 0.0, 0.0
     for begin in range(0, len(users), _PART):
-        block = rows.double(users[begin : begin + _PART])
+        block = scores.double(users[begin : begin + _PART])
         squares += float(np.square(block.max(axis=1) - block.mean(axis=1)).sum())
         largest = max(largest, float(np.abs(block).max()))
-    spread = float(np.sqrt(squares / len(users)))
+    return squares, largest
+
+
+def gamma_for(squares: float, n_users: int, largest: float) -> float:
+    """The automatic γ for such a spread of so many users' scores."""
+    spread = float(np.sqrt(squares / n_users))
     return _SHARE * spread if spread > 1e-9 * largest else 1.0

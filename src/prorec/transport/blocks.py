@@ -43,13 +43,14 @@ class Blocks:
     ----------
     scores : scores over γ
     memory : budget in bytes
+    workers : threads, at most
     """
 
-    def __init__(self, scores: Scaled, memory: float = MEMORY) -> None:
+    def __init__(self, scores: Scaled, memory: float = MEMORY, workers: int = CORES) -> None:
         self.scores = scores
         n_users, n_items = scores.shape
         memory = check_memory(memory, n_items)
-        self._workers = min(CORES, int(memory / _bytes(1, n_items)), n_users)
+        self._workers = min(workers, int(memory / _bytes(1, n_items)), n_users)
         most = min(_MOST_ROWS, -(-n_users // self._workers))
         fits = (rows for rows in range(most, 0, -1) if self._workers * _bytes(rows, n_items) <= memory)
         self._n_rows = next(fits)

@@ -1,0 +1,1 @@
+"""The same block step on other engines than one machine's own."""

@@ -1,0 +1,58 @@
+"""Factors from MLlib's implicit ALS, the distributed form of WRMF."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prorec.errors import number, whole
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class ALS:
+    """The recommender that factors come from, unless they are handed in.
+
+    MLlib minimises Σ c_ij·(1 − u_i·v_j)², c = 1 + α·weight on interactions and 1 on all other pairs (where 0 stands for
+    1), with a regulariser that grows with each user's and item's number of interactions: so `regularization` is not
+    that of `prorec.models.WRMF`.
+    """
+
+    rank: int = 64
+    """Number of factors."""
+    alpha: float = 10.0
+    """α: how much more an interaction counts than its absence."""
+    regularization: float = 0.1
+    """For each interaction of a user or an item."""
+    sweeps: int = 10
+    """How often users and items take turns."""
+    seed: int = 0
+
+    def check(self) -> None:
+        """Refuse parameters that make no sense."""
+        whole("rank", self.rank, 1)
+        number("alpha", self.alpha, 0)
+        number("regularization", self.regularization, 0)
+        whole("sweeps", self.sweeps, 1)
+        whole("seed", self.seed, 0)
+
+    def factors(self, clicks: DataFrame, n_blocks: int) -> tuple[DataFrame, DataFrame]:
+        """User and item factors, (id, features), from clicks (user, item, weight); a weight of 0 is no interaction."""
+        from pyspark.ml.recommendation import ALS as Mllib
+
+        model = Mllib(
+            rank=self.rank,
+            maxIter=self.sweeps,
+            regParam=self.regularization,
+            implicitPrefs=True,
+            alpha=self.alpha,
+            seed=self.seed,
+            numUserBlocks=n_blocks,
+            numItemBlocks=n_blocks,
+            userCol="user",
+            itemCol="item",
+            ratingCol="weight",
+        ).fit(clicks.select("user", "item", "weight").where("weight > 0"))
+        return model.userFactors, model.itemFactors

@@ -1,0 +1,133 @@
+"""The denoiser for Apache Spark."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from prorec._columns import ColumnRef
+from prorec.denoise.gamma import times_automatic
+from prorec.engines.spark.als import ALS
+from prorec.engines.spark.result import Denoised
+from prorec.engines.spark.run import Run, Say
+from prorec.engines.spark.tables import Clicks
+from prorec.errors import InputError, number, one_of, whole
+from prorec.transport.blocks import check_memory
+from prorec.transport.thresholds import Threshold, as_k
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MEMORY = 128e6
+
+
+@dataclass(frozen=True)
+class SparkProRec:
+    """`prorec.ProRec` for logs that outgrow one machine; parameters have the same names and mean the same."""
+
+    model: ALS = field(default_factory=ALS)
+    """Where factors come from, unless they are handed in."""
+    _: KW_ONLY
+    threshold: Threshold = "personal"
+    """`personal` (Eq. 20), `prorec.transport.top(k)`, the same for all users, or `none`, which is ρ_κ = 0."""
+    gamma: float | str = "auto"
+    """γ: how much the plan is spread."""
+    beta: float = 20.0
+    """β: how steep the step from 0 to 1 around the threshold is."""
+    lam: float = 0.5
+    """λ: how much of the present weights is kept."""
+    rounds: int = 1
+    """How often, at most."""
+    anchored: bool = False
+    """Whether r is applied to the weights of the beginning."""
+    tolerance: float = 0.01
+    """When weights change by less than this share of their sum, that was the last round."""
+    marginals: Literal["popularity", "uniform"] = "popularity"
+    """How much mass each user sends and each item receives."""
+    flag_share: float = 0.05
+    """The share of interactions to flag, the most suspicious."""
+    memory: float = _MEMORY
+    """How many bytes of a block of users × items one task may hold."""
+    partitions: int | None = None
+    """Of users; by default, four for each core there is."""
+
+    def fit(
+        self,
+        df: DataFrame,
+        *,
+        factors: tuple[DataFrame, DataFrame] | None = None,
+        user_col: ColumnRef = None,
+        item_col: ColumnRef = None,
+        weight_col: ColumnRef = None,
+        work: str | None = None,
+        resume: bool = False,
+        say: Say | None = None,
+    ) -> Denoised:
+        """Run Algorithm 1 on a table of interactions.
+
+        Parameters
+        ----------
+        df : one row for each interaction: users, items, perhaps weights from 0 to 1, and any other columns
+        factors : of any model, instead of ALS's: two DataFrames, (user, features) and (item, features), with the ids of
+            `df` and an array of numbers for each. Then there is one round, because nothing learns again
+        user_col, item_col, weight_col : names of columns, where they are not the usual ones
+        work : a folder that all executors reach, for what is worked out on the way; what comes out is read from there.
+            Without, a temporary one of this machine
+        resume : go on from what an interrupted run left in `work`
+        say : called with the plan of passes and bytes, before they start
+        """
+        self.check()
+        clicks = Clicks.of(df, user_col, item_col, weight_col)
+        given = None if factors is None else _checked_factors(factors)
+        if given is not None and self.rounds > 1:
+            raise InputError("with factors that are given there is one round only: nothing learns from the new weights")
+        return Run(clicks, self, given, work, resume, say or (lambda words: None)).go()
+
+    def check(self) -> None:
+        """Refuse settings that make no sense, before any job starts."""
+        if not isinstance(self.model, ALS):
+            raise InputError(f"model must be prorec.engines.spark.ALS(…); got {type(self.model).__name__}")
+        self.model.check()
+        times_automatic(self.gamma)
+        number("beta", self.beta, 0)
+        number("lam", self.lam, 0, 1)
+        whole("rounds", self.rounds, 1)
+        number("tolerance", self.tolerance, 0)
+        as_k(self.threshold)
+        one_of("marginals", self.marginals, ("popularity", "uniform"))
+        number("flag_share", self.flag_share, 0, 1)
+        check_memory(self.memory, 1)
+        if self.partitions is not None:
+            whole("partitions", self.partitions, 1)
+
+
+def denoise(
+    df: DataFrame,
+    *,
+    factors: tuple[DataFrame, DataFrame] | None = None,
+    user_col: ColumnRef = None,
+    item_col: ColumnRef = None,
+    weight_col: ColumnRef = None,
+    work: str | None = None,
+    **settings: Any,
+) -> DataFrame:
+    """A table of interactions, with weight, noise_probability and flagged in each row; settings: `SparkProRec`'s."""
+    denoiser = SparkProRec(**settings)
+    return denoiser.fit(
+        df, factors=factors, user_col=user_col, item_col=item_col, weight_col=weight_col, work=work
+    ).frame
+
+
+def _checked_factors(factors: Any) -> tuple[DataFrame, DataFrame]:
+    from pyspark.sql import DataFrame
+
+    if not (isinstance(factors, tuple | list) and len(factors) == 2 and all(isinstance(f, DataFrame) for f in factors)):
+        raise InputError("factors must be two Spark DataFrames: (user, features) and (item, features)")
+    for frame, name in zip(factors, ("user", "item"), strict=True):
+        kinds = dict(frame.dtypes)
+        if name not in kinds or not kinds.get("features", "").startswith(("array<float", "array<double")):
+            raise InputError(
+                f"factors of {name}s must have a column {name!r} and an array of numbers called 'features'; "
+                f"got {', '.join(f'{column} ({kind})' for column, kind in kinds.items())}"
+            )
+    return factors[0], factors[1]

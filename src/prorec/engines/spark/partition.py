@@ -1,0 +1,202 @@
+"""What runs in an executor: batches of users in, batches of users out, by the block step of one machine.
+
+Functions here are handed to `mapInArrow`. Each gets the users of a partition, some thousands at a time, and item
+factors that were shipped as files; those are mapped into memory rather than read, so executors on one machine share
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from prorec.denoise.gamma import spread_of
+from prorec.factors import Factors
+from prorec.transport.blocks import Blocks
+from prorec.transport.item_blocks import BlockedFactors
+from prorec.transport.passes import OnCpu
+from prorec.transport.relabelling import relabel
+from prorec.transport.scores import Scaled, ScaledFactors
+from prorec.transport.thresholds import Matching, Threshold, as_k, fingerprint
+
+Batches = Iterable[pa.RecordBatch]
+Vector = NDArray[np.float64]
+
+SUMS = "user int, row_sum double, column_sums binary"
+MATCHED = (
+    "user int, kappa long, threshold float, items array<int>, weights array<float>, originals array<float>, "
+    "shares array<float>"
+)
+COUNTED = "bits int, number long"
+SPREAD = "users long, squares double, largest double"
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """Arrays that every executor has as files, by their names; `prorec.engines.spark.shipping` sends them."""
+
+    factors: tuple[str, ...]
+    """Item factors in blocks, one after the other."""
+    gamma: float
+    memory: float
+    """How many bytes of a block of users × items one task may hold."""
+    most_items: int
+    """So many items at most are multiplied at a time: with more, their factors alone would fill the memory."""
+
+    def passes(self, features: NDArray[np.float32]) -> OnCpu:
+        """Passes over all pairs of these users with all items, in one thread: Spark has one task for each core."""
+        return OnCpu(Blocks(self.scores(features, self.gamma), self.memory, workers=1))
+
+    def scores(self, features: NDArray[np.float32], gamma: float) -> Scaled:
+        """Scores over γ of these users."""
+        blocks = [mapped(name) for name in self.factors]
+        if sum(map(len, blocks)) <= self.most_items:
+            items = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+            return ScaledFactors(Factors(features, items), gamma)
+        return BlockedFactors(features, blocks, gamma)
+
+
+def mapped(name: str) -> NDArray[Any]:
+    """An array that was shipped."""
+    from pyspark import SparkFiles
+
+    array: NDArray[Any] = np.load(SparkFiles.get(name), mmap_mode="r", allow_pickle=False)
+    return array
+
+
+def sums(batches: Batches, shipped: Shipped) -> Iterator[pa.RecordBatch]:
+    """R_i of each user; and, at the end, C_j over the users of this partition."""
+    by_item: Vector | None = None
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        by_user, here = shipped.passes(_features(batch)).log_sums()
+        by_item = here if by_item is None else np.logaddexp(by_item, here)
+        yield _batch(SUMS, [batch.column("user"), pa.array(by_user), pa.nulls(len(by_user), pa.binary())])
+    if by_item is not None:
+        yield _batch(SUMS, [pa.nulls(1, pa.int32()), pa.nulls(1, pa.float64()), pa.array([by_item.tobytes()])])
+
+
+def joined_sums(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """C_j of several partitions in one: a step of the tree."""
+    total: Vector | None = None
+    for batch in batches:
+        for value in batch.column("column_sums"):
+            here = np.frombuffer(value.as_buffer())
+            total = here if total is None else np.logaddexp(total, here)
+    if total is not None:
+        yield pa.RecordBatch.from_arrays([pa.array([total.tobytes()])], ["column_sums"])
+
+
+def matched(
+    batches: Batches,
+    shipped: Shipped,
+    potential: str,
+    total: float | None,
+    n_users: int,
+    threshold: Threshold,
+    beta: float,
+    lam: float,
+    anchored: bool,
+) -> Iterator[pa.RecordBatch]:
+    """κ and threshold of each user, and shares and new weights of their interactions.
+
+    `potential` names A_j = log p_j − C_j. `total` is the sum of all weights of the beginning, which a user's share q_i
+    is of; None, where all users have the same.
+    """
+    item_potential = np.asarray(mapped(potential))
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        observed = _observed(batch, "weights", len(item_potential))
+        originals = _observed(batch, "originals", len(item_potential))
+        by_user = batch.column("row_sum").to_numpy()
+        with np.errstate(divide="ignore"):  # a user whose weights are all 0 has no mass
+            mass = (
+                np.log(_row_sums(originals) / total) if total is not None else np.full(len(by_user), -np.log(n_users))
+            )
+        passes = shipped.passes(_features(batch))
+        kappa, value, shares = passes.match(mass - by_user, item_potential, as_k(threshold), observed)
+        matching = Matching(kappa, value, shares, observed.indptr.astype(np.int64), fingerprint(observed))
+        if threshold == "none":
+            matching = matching.without_threshold(len(item_potential))
+        new = relabel(observed, matching, beta, lam, originals if anchored else None)
+        lists = [_lists(batch, values) for values in (new.data, originals.data, shares)]
+        yield _batch(
+            MATCHED,
+            [
+                batch.column("user"),
+                pa.array(matching.kappa),
+                pa.array(matching.threshold),
+                batch.column("items"),
+                *lists,
+            ],
+        )
+
+
+def spread(batches: Batches, shipped: Shipped) -> Iterator[pa.RecordBatch]:
+    """What the automatic γ is made of, over these users."""
+    for batch in batches:
+        if batch.num_rows:
+            scores = shipped.scores(_features(batch), 1.0)
+            squares, largest = spread_of(scores, np.arange(batch.num_rows))
+            yield _batch(SPREAD, [pa.array([batch.num_rows]), pa.array([squares]), pa.array([largest])])
+
+
+def counted(
+    batches: Batches, probability: Callable[[NDArray[np.float32]], NDArray[np.float32]], high: int | None
+) -> Iterator[pa.RecordBatch]:
+    """How many interactions have which noise probability, by the upper half of its bits; or by the lower, below one.
+
+    Positive numbers are in the order of their bits.
+    """
+    for batch in batches:
+        values = probability(batch.column("shares").flatten().to_numpy(zero_copy_only=False))
+        bits = values.view(np.uint32).astype(np.int64)
+        if high is not None:
+            inside = (bits >> 16) == high
+            bits, values = bits[inside] & 0xFFFF, values[inside]
+        else:
+            bits = bits >> 16
+        kinds, number = np.unique(bits, return_counts=True)
+        yield _batch(COUNTED, [pa.array(kinds.astype(np.int32)), pa.array(number.astype(np.int64))])
+
+
+# ── between Arrow and numpy ─────────────────────────────────────────────────────────────────────────
+
+
+def _features(batch: pa.RecordBatch) -> NDArray[np.float32]:
+    values = batch.column("features").flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(values.reshape(batch.num_rows, -1), dtype=np.float32)
+
+
+def _observed(batch: pa.RecordBatch, weights: str, n_items: int) -> csr_array:
+    """The interactions of these users; lists of users who have none are empty."""
+    items = batch.column("items")
+    lengths = items.value_lengths().to_numpy(zero_copy_only=False)
+    indptr = np.append(0, np.cumsum(lengths)).astype(np.int64)
+    data = batch.column(weights).flatten().to_numpy(zero_copy_only=False)
+    indices = items.flatten().to_numpy(zero_copy_only=False)
+    return csr_array((data, indices, indptr), shape=(batch.num_rows, n_items))
+
+
+def _row_sums(matrix: csr_array) -> Vector:
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return np.asarray(np.bincount(rows, matrix.data.astype(np.float64), matrix.shape[0]), dtype=np.float64)
+
+
+def _lists(batch: pa.RecordBatch, values: NDArray[np.float32]) -> pa.ListArray:
+    lengths = batch.column("items").value_lengths().to_numpy(zero_copy_only=False)
+    offsets = np.append(0, np.cumsum(lengths)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.astype(np.float32)))
+
+
+def _batch(schema: str, columns: Sequence[Any]) -> pa.RecordBatch:
+    names = [each.split()[0] for each in schema.split(", ")]
+    return pa.RecordBatch.from_arrays(list(columns), names)

@@ -1,0 +1,63 @@
+"""What came out of a run on Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from prorec.engines.spark.sizes import Sizes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class RoundOnSpark:
+    """What came of one round."""
+
+    number: int
+    gamma: float
+    mass_kept: float
+    below_threshold: float
+    change: float
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """What came out, as tables that Spark reads from the work folder; so they last as long as that is there."""
+
+    frame: DataFrame
+    """The table that was given, with weight, noise_probability and flagged."""
+    users: DataFrame
+    """user_id, user (its number), kappa, threshold."""
+    sizes: Sizes
+    history: tuple[RoundOnSpark, ...]
+    work: str
+    _pairs: DataFrame
+
+    def noise_table(self) -> DataFrame:
+        """One row for each pair, most suspicious first.
+
+        Columns: user, item, weight, noise_probability, flagged, share, threshold. In Spark, an order lasts until the
+        next join: write it, or take the first of it.
+        """
+        return (
+            self._pairs.drop("user", "item")
+            .withColumnsRenamed({"user_id": "user", "item_id": "item"})
+            .orderBy("noise_probability", ascending=False)
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The same numbers as `prorec denoise` says in the end."""
+        last = self.history[-1]
+        return {
+            "rows": self.sizes.rows,
+            "users": self.sizes.users,
+            "items": self.sizes.items,
+            "interactions": self.sizes.pairs,
+            "flagged_pairs": self._pairs.where("flagged").count(),
+            "gamma": last.gamma,
+            "rounds": last.number,
+            "mass_kept": last.mass_kept,
+            "below_threshold": last.below_threshold,
+        }

@@ -1,0 +1,362 @@
+"""One run of Algorithm 1 on Spark: the same block step, driven over partitions of users.
+
+Everything that takes long is written to the work folder, whole or not at all, and read back: so an executor that is
+lost costs its own part of a step, and a driver that is lost costs the step it was at.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prorec.denoise.gamma import MOST_USERS, gamma_for, times_automatic
+from prorec.denoise.probability import AT_RANDOM, plan_probability
+from prorec.engines.spark import partition
+from prorec.engines.spark.flags import cutoff
+from prorec.engines.spark.folder import WorkFolder
+from prorec.engines.spark.result import Denoised, RoundOnSpark
+from prorec.engines.spark.shipping import Shipping
+from prorec.engines.spark.sizes import Sizes
+from prorec.engines.spark.tables import Clicks, free_name, numbered, placed, quoted, small
+from prorec.errors import InputError
+from prorec.transport.blocks import check_memory
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from prorec.engines.spark.denoiser import SparkProRec
+
+Say = Callable[[str], object]
+_FACTORS = 256e6  # bytes of item factors that a task multiplies by at a time
+
+
+class Run:
+    """One run, from a table to a table."""
+
+    def __init__(
+        self,
+        clicks: Clicks,
+        settings: SparkProRec,
+        given: tuple[DataFrame, DataFrame] | None,
+        work: str | None,
+        resume: bool,
+        say: Say,
+    ) -> None:
+        self.clicks, self.settings, self.given, self.say = clicks, settings, given, say
+        self.spark = clicks.frame.sparkSession
+        context = self.spark.sparkContext
+        if work is None:
+            if not str(context.master).startswith("local"):
+                raise InputError("work must name a folder that all executors reach, such as one on hdfs: or s3a:")
+            work = tempfile.mkdtemp(prefix="prorec-spark-")
+        self.n_partitions = settings.partitions or 4 * context.defaultParallelism
+        identity = [str(settings), clicks.frame.schema.json(), clicks.user, clicks.item, clicks.weight, given is None]
+        self.folder = WorkFolder(self.spark, work, identity, resume=resume)
+        self.shipping = Shipping(self.spark)
+
+    def go(self) -> Denoised:
+        """All of it."""
+        self._number()
+        history = [self._round(1)]
+        while history[-1].number < self.settings.rounds and history[-1].change > self.settings.tolerance:
+            history.append(self._round(history[-1].number + 1))
+        return self._put_together(history)
+
+    # ── users and items by number ───────────────────────────────────────────────────────────────────
+
+    def _number(self) -> None:
+        folder = self.folder
+        rows = folder.number("rows", "looking at every row", self.clicks.check_values)
+        pairs = folder.table("pairs", "each pair once", self.clicks.pairs)
+        sources = (pairs, pairs) if self.given is None else self._ids_of_factors()
+        tables, counts = [], []
+        for name, what, source in zip(("user", "item"), ("users", "items"), sources, strict=True):
+            ids = folder.table(f"{what}-in-order", f"{what} in order", partial(placed, source, name))
+            table, count = numbered(ids, name, what)
+            tables.append(table)
+            counts.append(count)
+        self.users, self.items = tables
+        if self.given is not None:
+            self._check_known(pairs)
+        joined = pairs.join(self.users, "user_id").join(small(self.items, counts[1]), "item_id")
+        self.indexed = folder.table(
+            "clicks", "clicks by number", lambda: joined.select("user", "item", "weight", "user_id", "item_id")
+        )
+        n_pairs, total, busiest, self.n_active = folder.number("total", "adding up weights", self._total)
+        if busiest < 2:
+            raise InputError(
+                "every user has one interaction only: there is nothing to compare it with, and a threshold of the "
+                "user's own means nothing"
+            )
+        rank = self.settings.model.rank if self.given is None else self._given_rank()
+        self.sizes = Sizes(rows, n_pairs, counts[0], counts[1], rank, self.n_partitions)
+        self.total = total
+        check_memory(self.settings.memory, counts[1])
+        self.say(self.sizes.plan(self.settings.rounds, learns=self.given is None))
+
+    def _total(self) -> list[float]:
+        by_user = self.indexed.groupBy("user").agg({"*": "count", "weight": "sum"})
+        found = by_user.selectExpr(
+            "sum(`count(1)`)", "sum(`sum(weight)`)", "max(`count(1)`)", "count_if(`sum(weight)` > 0)"
+        ).first()
+        assert found is not None
+        return [int(found[0]), float(found[1]), int(found[2]), int(found[3])]
+
+    def _ids_of_factors(self) -> tuple[DataFrame, DataFrame]:
+        assert self.given is not None
+        users, items = self.given
+        return users.selectExpr("user as user_id"), items.selectExpr("item as item_id")
+
+    def _check_known(self, pairs: DataFrame) -> None:
+        for name, table in (("user", self.users), ("item", self.items)):
+            strangers = pairs.select(f"{name}_id").distinct().join(table, f"{name}_id", "left_anti").limit(1).collect()
+            if strangers:
+                raise InputError(f"there are {name}s without factors: {strangers[0][0]!r}, say")
+
+    def _given_rank(self) -> int:
+        assert self.given is not None
+        widths = set()
+        for name, frame in zip(("user", "item"), self.given, strict=True):
+            found = frame.selectExpr(
+                "min(size(features))", "max(size(features))", "count(*)", f"count(distinct {name})"
+            )
+            least, most, rows, kinds = found.first() or (0, 0, 0, 0)
+            if rows != kinds:
+                raise InputError(f"factors of {name}s have {rows:,} rows for {kinds:,} {name}s: each must have one")
+            widths |= {least, most}
+        if len(widths) != 1 or not all(widths) or min(widths) < 1:
+            raise InputError(f"all factors must be of one width; got {', '.join(map(str, sorted(widths, key=str)))}")
+        return int(widths.pop())
+
+    # ── one round ───────────────────────────────────────────────────────────────────────────────────
+
+    def _round(self, which: int) -> RoundOnSpark:
+        folder = self.folder
+        matched = folder.table(
+            f"round-{which}/matched", f"round {which}: thresholds and new weights", partial(self._relabelled, which)
+        )
+        kept, below, change = folder.number(
+            f"round-{which}/history",
+            f"round {which}: adding up what is left",
+            partial(self._what_changed, which, matched),
+        )
+        self.matched = matched
+        return RoundOnSpark(which, folder.known("gamma"), kept, below, change)
+
+    def _factors(self, which: int) -> tuple[DataFrame, DataFrame]:
+        """(user, features) and (item, features), by number."""
+        names = [f"round-{which}/factors-of-{what}" for what in ("users", "items")]
+        if self.given is not None:
+            tables = zip(names, self.given, (self.users, self.items), ("user", "item"), strict=True)
+            users, items = (
+                self.folder.table(
+                    name,
+                    f"factors of {kind}s by number",
+                    lambda frame=frame, ids=ids, kind=kind: (
+                        frame.selectExpr(  # type: ignore[misc]
+                            f"{kind} as {kind}_id", "cast(features as array<float>) as features"
+                        )
+                        .join(ids, f"{kind}_id")
+                        .select(kind, "features")
+                    ),
+                )
+                for name, frame, ids, kind in tables
+            )
+            return users, items
+        if not all(self.folder.has(name) for name in names):
+            self.folder.say(f"round {which}: ALS")
+            learned = self.settings.model.factors(self._weighted(which), self.n_partitions)
+            for name, table, kind in zip(names, learned, ("user", "item"), strict=True):
+                self.folder.table(
+                    name,
+                    f"round {which}: factors of {kind}s",
+                    lambda table=table, kind=kind: table.select(table["id"].alias(kind), "features"),  # type: ignore[misc]
+                )
+        users, items = (self.folder.table(name, "", partial(_never, name)) for name in names)
+        return users, items
+
+    def _weighted(self, which: int) -> DataFrame:
+        """Clicks with the weights that this round begins with."""
+        if which == 1:
+            return self.indexed.select("user", "item", "weight")
+        return _exploded(self.matched, ["weights"]).withColumnRenamed("weights", "weight")
+
+    def _grouped(self, which: int) -> DataFrame:
+        """One row for each user: items in order, weights now and in the beginning."""
+        from pyspark.sql import functions as F
+
+        if which > 1:
+            return self.matched.select("user", "items", "weights", "originals").repartition(self.n_partitions, "user")
+        clicks = self.indexed.select("user", "item", "weight").repartition(self.n_partitions, "user")
+        # Pairs are sorted as a whole: an item before its weight.
+        lists = clicks.groupBy("user").agg(F.sort_array(F.collect_list(F.struct("item", "weight"))).alias("pairs"))
+        return lists.select(
+            "user",
+            F.col("pairs.item").alias("items"),
+            F.col("pairs.weight").alias("weights"),
+            F.col("pairs.weight").alias("originals"),
+        )
+
+    def _relabelled(self, which: int) -> DataFrame:
+        """The plan, the thresholds, the new weights."""
+        from pyspark.sql import functions as F
+
+        folder, settings, sizes = self.folder, self.settings, self.sizes
+        users, items = self._factors(which)
+        users = users.repartition(self.n_partitions, "user")
+        folder.say(f"round {which}: sending factors of items")
+        names = self.shipping.send_factors(f"items-{which}", items, sizes.items, sizes.rank)
+        shipped = partition.Shipped(names, 1.0, settings.memory, max(1, int(_FACTORS / (4 * sizes.rank))))
+        gamma = folder.number("gamma", "choosing γ", lambda: self._gamma(shipped, users))
+        shipped = partition.Shipped(names, gamma, settings.memory, shipped.most_items)
+        sums = folder.table(
+            f"round-{which}/sums",
+            f"round {which}: sums over all pairs",
+            lambda: users.mapInArrow(partial(partition.sums, shipped=shipped), partition.SUMS),
+        )
+        potential = self.shipping.send(f"potential-{which}", self._item_potential(which, sums))
+        everything = (
+            users.join(sums.where("user is not null").select("user", "row_sum"), "user")
+            .join(self._grouped(which), "user", "left")
+            .select(
+                "user",
+                "features",
+                "row_sum",
+                *(
+                    F.coalesce(name, F.array().cast(f"array<{kind}>")).alias(name)
+                    for name, kind in (("items", "int"), ("weights", "float"), ("originals", "float"))
+                ),
+            )
+        )
+        work = partial(
+            partition.matched,
+            shipped=shipped,
+            potential=potential,
+            total=self.total if settings.marginals == "popularity" else None,
+            n_users=sizes.users,
+            threshold=settings.threshold,
+            beta=settings.beta,
+            lam=settings.lam,
+            anchored=settings.anchored,
+        )
+        return everything.mapInArrow(work, partition.MATCHED)
+
+    def _gamma(self, shipped: partition.Shipped, users: DataFrame) -> float:
+        """γ, or the automatic one: from the same users that one machine takes."""
+        times = times_automatic(self.settings.gamma)
+        if times is None:
+            return float(self.settings.gamma)
+        chosen = np.linspace(0, self.n_active - 1, min(MOST_USERS, self.n_active)).astype(np.intp).tolist()
+        if self.n_active < self.sizes.users:  # somebody has no interaction, or none that has any weight
+            active = self.indexed.where("weight > 0").select("user").distinct()
+            in_order = self.folder.table(
+                "active", "users with interactions", lambda: placed(active.selectExpr("user as active_id"), "active")
+            )
+            table, _ = numbered(in_order, "active", "users")
+            chosen = [int(row[0]) for row in table.where(table["active"].isin(chosen)).select("active_id").collect()]
+        spread = users.where(users["user"].isin(chosen)).mapInArrow(
+            partial(partition.spread, shipped=shipped), partition.SPREAD
+        )
+        found = spread.selectExpr("sum(squares)", "sum(users)", "max(largest)").first()
+        assert found is not None
+        return times * gamma_for(float(found[0]), int(found[1]), float(found[2]))
+
+    def _item_potential(self, which: int, sums: DataFrame) -> NDArray[np.float64]:
+        """A_j = log p_j − C_j: the two vectors over items that come to the driver."""
+        parts = sums.where("column_sums is not null").select("column_sums")
+        width = self.n_partitions
+        self.folder.say(f"round {which}: sums by item, up the tree")
+        while width > 1:
+            width = int(np.ceil(np.sqrt(width))) if width > 4 else 1
+            parts = parts.repartition(width).mapInArrow(partition.joined_sums, "column_sums binary")
+        (row,) = parts.collect()
+        by_item = np.frombuffer(row["column_sums"])
+        if self.settings.marginals == "uniform":
+            return np.asarray(-np.log(self.sizes.items) - by_item)
+        popular = self.indexed.groupBy("item").agg({"weight": "sum"}).toArrow()
+        mass = np.zeros(self.sizes.items)
+        mass[popular.column("item").to_numpy()] = popular.column("sum(weight)").to_numpy()
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(mass / mass.sum()) - by_item)
+
+    def _what_changed(self, which: int, matched: DataFrame) -> list[float]:
+        """The weight kept, the share of pairs below their threshold, and the change against the round before."""
+        own = "aggregate({0}, 0D, (total, value) -> total + value)"
+        rows = matched.select("user", "weights", "originals", "shares", "threshold")
+        if which == 1:
+            rows = rows.withColumn("before", rows["originals"])
+        else:
+            rows = rows.join(self.matched.selectExpr("user", "weights as before"), "user")
+        found = rows.selectExpr(
+            f"sum({own.format('weights')})",
+            f"sum({own.format('originals')})",
+            f"sum({own.format('before')})",
+            f"sum({own.format('zip_with(weights, before, (now, then) -> abs(now - then))')})",
+            "sum(size(filter(shares, share -> share < threshold)))",
+            "sum(size(shares))",
+        ).first()
+        assert found is not None
+        now, original, before, changed, below, pairs = (float(each or 0) for each in found)
+        return [now / original, below / pairs, changed / max(before, np.finfo(np.float64).tiny)]
+
+    # ── what comes out ──────────────────────────────────────────────────────────────────────────────
+
+    def _put_together(self, history: list[RoundOnSpark]) -> Denoised:
+        from pyspark.sql import functions as F
+
+        folder, sizes, clicks = self.folder, self.sizes, self.clicks
+        probability = partial(plan_probability, n_items=sizes.items)
+        limit = folder.number(
+            "flags",
+            "how suspicious is suspicious",
+            lambda: cutoff(self.matched, probability, sizes.pairs, share=self.settings.flag_share),
+        )
+        pairs = _exploded(self.matched, ["weights", "shares"], "threshold").withColumnsRenamed(
+            {"weights": "weight", "shares": "share"}
+        )
+        # The same in single precision as one machine has it, so that what is flagged here is flagged there.
+        likely = F.lit(1) / (
+            F.lit(1) + F.lit((1 - AT_RANDOM) / AT_RANDOM) * sizes.items * F.col("share").cast("double")
+        )
+        pairs = pairs.withColumn("noise_probability", likely.cast("float"))
+        pairs = pairs.withColumn("flagged", F.col("noise_probability").cast("double") > F.lit(float(limit)))
+        named = pairs.join(self.users, "user").join(small(self.items, sizes.items), "item")
+        found = folder.table("found", "what was found, by id", lambda: named)
+        taken = clicks.frame.columns
+        own = {name: free_name(name, taken) for name in ("weight", "noise_probability", "flagged")}
+        keyed = found.select(
+            F.col("user_id").alias("__prorec_user"),
+            F.col("item_id").alias("__prorec_item"),
+            *(F.col(name).alias(f"__prorec_{name}") for name in own),
+        )
+        frame = clicks.frame.join(
+            keyed,
+            (F.col(quoted(clicks.user)) == F.col("__prorec_user"))
+            & (F.col(quoted(clicks.item)) == F.col("__prorec_item")),
+        ).select(
+            *(clicks.frame[quoted(name)] for name in taken),
+            *(F.col(f"__prorec_{name}").alias(own[name]) for name in own),
+        )
+        folder.say("writing the result")
+        people = self.matched.select("user", "kappa", "threshold").join(self.users, "user")
+        return Denoised(frame, people, sizes, tuple(history), folder.path, found)
+
+
+def _never(name: str) -> DataFrame:
+    raise AssertionError(f"{name} has been written")
+
+
+def _exploded(matched: DataFrame, lists: list[str], *others: str) -> DataFrame:
+    """One row for each pair: user, item, and the values of some lists; and others, as they are."""
+    from pyspark.sql import functions as F
+
+    zipped = F.explode(F.arrays_zip("items", *lists)).alias("pair")
+    rows = matched.select("user", *others, zipped)
+    return rows.select(
+        "user", *others, F.col("pair.items").alias("item"), *(F.col(f"pair.{name}").alias(name) for name in lists)
+    )

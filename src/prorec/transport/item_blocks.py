@@ -1,0 +1,70 @@
+"""Scores over γ where even the items' factors are too many to be multiplied at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prorec.factors import Factors
+from prorec.transport.scores import Rows, ScaledFactors
+
+
+class BlockedFactors:
+    """Scores over γ of some users, with items that come in blocks: mapped from files, say.
+
+    Each block of items is scaled when it is its turn, and let go of after it. A block of users × all items is made of
+    blocks side by side, so thresholds see the whole row.
+
+    Parameters
+    ----------
+    users : factors, users × width
+    blocks : factors of items, each items × width
+    gamma : γ
+    """
+
+    def __init__(self, users: NDArray[np.float32], blocks: Sequence[NDArray[Any]], gamma: float) -> None:
+        self._users, self._blocks, self._gamma = users, blocks, gamma
+        self.shape = len(users), sum(map(len, blocks))
+        n_double, reach = np.zeros(len(users), dtype=bool), np.zeros(len(users))
+        for _, scores in self._each(np.arange(len(users))):
+            n_double[scores.order[: scores.n_double]] = True
+            np.maximum(reach, scores.reach, out=reach)
+        self._needs_double = n_double
+        self.n_double = int(n_double.sum())
+        self.order = np.lexsort((-reach, ~n_double))
+
+    def _each(self, rows: Rows) -> Iterator[tuple[slice, ScaledFactors]]:
+        """Columns, and scores of some users with the items of those."""
+        begin = 0
+        for items in self._blocks:
+            yield slice(begin, begin + len(items)), ScaledFactors(Factors(self._users[rows], items), self._gamma)
+            begin += len(items)
+
+    def single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """The block of some users in `room`, or None where it needs double precision."""
+        if self._needs_double[rows].any():
+            return None
+        everyone = np.arange(len(rows))
+        for columns, scores in self._each(rows):
+            part = scores.single(everyone, np.empty((len(rows), scores.shape[1]), dtype=np.float32))
+            assert part is not None, "none of these users needs double precision with any block"
+            room[: len(rows), columns] = part
+        return room[: len(rows)]
+
+    def double(self, rows: Rows) -> NDArray[np.float64]:
+        """The block of some users, in an array of the caller's own."""
+        block = np.empty((len(rows), self.shape[1]))
+        for columns, scores in self._each(rows):
+            block[:, columns] = scores.double(np.arange(len(rows)))
+        return block
+
+    def at(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
+        """Single pairs."""
+        values = np.empty(len(rows))
+        for columns, scores in self._each(np.arange(len(self._users))):
+            inside = np.flatnonzero((items >= columns.start) & (items < columns.stop))
+            values[inside] = scores.at(rows[inside], items[inside] - columns.start)
+        return values

@@ -1,0 +1,112 @@
+"""`prorec denoise --engine spark`: what is refused before Spark starts, and a driver that is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import prorec
+from tests.cli.shell import COMMAND, run, run_anew
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("tables")
+    prorec.write_interactions(prorec.make_cinema(150, 100, seed=2).interactions, where / "clicks.parquet")
+    return where
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--engine", "ray"), "engine must be one of 'local', 'spark'"),
+        (("--master", "local[2]"), "--master means nothing without --engine spark"),
+        (("--engine", "spark", "--transport", "emd"), "--transport means nothing with --engine spark"),
+        (("--engine", "spark", "--noise", "cross-fit"), "--noise means nothing with --engine spark"),
+        (("--engine", "spark", "-p", "depth=3"), "ALS has no parameter 'depth'; it has rank"),
+        (("--engine", "spark", "-p", "rank=0"), "rank must be a whole number of at least 1"),
+        (("--engine", "spark", "--lam", "2"), "lam must be"),
+        (("--engine", "spark", "--master", "cluster"), "master must be like local[4], spark://host:7077"),
+    ],
+)
+def test_refused_before_spark_starts(folder: Path, words: tuple[str, ...], message: str) -> None:
+    done = run("denoise", "clicks.parquet", "--out", "out.parquet", *words, cwd=folder)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_an_output_that_is_there_is_left_alone(folder: Path) -> None:
+    (folder / "there.parquet").mkdir(exist_ok=True)
+    done = run("denoise", "clicks.parquet", "--out", "there.parquet", "--engine", "spark", cwd=folder)
+    assert (done.returncode, "this exists already; --force replaces it" in done.stderr) == (2, True)
+
+
+def test_a_master_that_does_not_answer_is_named(folder: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ("--engine", "spark", "--master", f"spark://127.0.0.1:{port}")
+    done = run("denoise", "clicks.parquet", "--out", "out.parquet", *words, cwd=folder)
+    assert done.returncode == 2
+    assert f"no Spark master answers at 127.0.0.1:{port} within 10 seconds" in " ".join(done.stderr.split())
+
+
+def test_without_java(folder: Path, tmp_path: Path) -> None:
+    words = ("denoise", "clicks.parquet", "--out", "out.parquet", "--engine", "spark")
+    done = run_anew(*words, cwd=folder, environment={"JAVA_HOME": str(tmp_path)})
+    assert done.returncode == 2
+    assert "Spark needs Java 17 or newer, and there is none at JAVA_HOME" in " ".join(done.stderr.split())
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    old = run_anew(*words, cwd=folder, environment={"JAVA_HOME": str(tmp_path)})
+    assert "is Java 8" in " ".join(old.stderr.split())
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
+def test_a_killed_driver_leaves_nothing_half_done_and_is_resumed(folder: Path) -> None:
+    words = "denoise clicks.parquet --out cleaned.parquet --engine spark --master local[2] -p rank=4 -p sweeps=2 --json"
+    work = folder / ".cleaned.parquet.prorec"
+    quick = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    driver = subprocess.Popen(
+        [COMMAND, *words.split()],
+        cwd=folder,
+        env=quick,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    written = work / "round-1" / "factors-of-items" / "_SUCCESS"
+    until = time.monotonic() + 240
+    while not written.exists() and time.monotonic() < until and driver.poll() is None:
+        time.sleep(0.05)
+    os.killpg(driver.pid, signal.SIGKILL)  # Java and all
+    driver.wait()
+    assert written.exists()
+    assert not (folder / "cleaned.parquet").exists()
+    factors = sorted((work / "round-1" / "factors-of-users").glob("*.parquet"))
+    before = [path.stat().st_mtime_ns for path in factors]
+    refused = run_anew(*words.split(), cwd=folder, environment={"SPARK_LOCAL_IP": "127.0.0.1"})
+    assert (refused.returncode, "--resume goes on" in " ".join(refused.stderr.split())) == (2, True)
+    assert [path.stat().st_mtime_ns for path in factors] == before
+    done = run_anew(*words.split(), "--resume", cwd=folder, environment={"SPARK_LOCAL_IP": "127.0.0.1"})
+    assert done.returncode == 0, done.stderr
+    given, got = pq.read_table(folder / "clicks.parquet"), pq.read_table(folder / "cleaned.parquet")
+    names = [*given.column_names, "prorec_weight", "noise_probability", "flagged"]
+    assert got.column_names == names
+    assert got.num_rows == given.num_rows
+    weights = got["prorec_weight"].to_numpy()
+    assert 0.5 <= weights.min() < weights.max() <= 1
+    assert not work.exists()

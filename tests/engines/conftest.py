@@ -1,0 +1,47 @@
+"""A real cluster on this machine: two worker processes with one core and a gigabyte each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prorec.engines.spark.session import check_java
+from prorec.errors import InputError
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
+    try:
+        check_java()
+    except InputError as error:
+        pytest.skip(str(error))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("prorec tests")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.default.parallelism": "4",
+        "spark.sql.ansi.enabled": "true",
+        # Executors are killed on purpose here, more often than a cluster would put up with.
+        "spark.task.maxFailures": "50",
+        "spark.stage.maxConsecutiveAttempts": "50",
+        "spark.deploy.maxExecutorRetries": "-1",
+    }.items():
+        builder = builder.config(name, value)
+    if "PYTHONPATH" in os.environ:
+        builder = builder.config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
+    started = builder.getOrCreate()
+    started.sparkContext.setLogLevel("OFF")
+    yield started
+    started.stop()

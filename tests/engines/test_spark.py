@@ -1,0 +1,255 @@
+"""The same denoiser on a cluster: the same answer as on one machine, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import prorec
+from prorec import InputError, Interactions, ProRec
+from prorec.engines.spark import ALS, SparkProRec, denoise
+from prorec.engines.spark.folder import WorkFolder
+from prorec.factors import Factors
+from prorec.models import WRMF, Model
+from prorec.transport import top
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),  # one cluster
+    # PySpark leaves it to the garbage collector to close its sockets.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def table_of(spark: Any, clicks: Interactions, **more: Any) -> Any:
+    weights = {} if (clicks.matrix.data == 1).all() else {"weight": clicks.matrix.data}
+    ids = {"user": clicks.users[clicks.user_codes], "item": clicks.items[clicks.item_codes]}
+    return spark.createDataFrame(pa.table({**ids, **weights, **more}))
+
+
+def factors_of(spark: Any, model: Model) -> tuple[Any, Any]:
+    scores, known = model.scores_, model.interactions_
+    assert isinstance(scores, Factors)
+    return tuple(  # type: ignore[return-value]
+        spark.createDataFrame(pa.table({name: ids, "features": pa.array(list(array.astype(np.float32)))}))
+        for name, ids, array in (("user", known.users, scores.users), ("item", known.items, scores.items))
+    )
+
+
+def places_in(clicks: Interactions, rows: pa.Table) -> Any:
+    return clicks.places(
+        clicks.user_positions(rows["user"].to_pylist()), clicks.item_positions(rows["item"].to_pylist())
+    )
+
+
+def assert_same(clicks: Interactions, local: ProRec, rows: pa.Table) -> None:
+    at = places_in(clicks, rows)
+    assert sorted(at) == list(range(len(clicks)))
+    np.testing.assert_allclose(rows["weight"].to_numpy(), local.weights_.data[at], atol=1e-5)
+    np.testing.assert_allclose(rows["noise_probability"].to_numpy(), local.noise_probability_[at], atol=1e-5)
+    differ = rows["flagged"].to_numpy() != local.flagged_[at]
+    assert differ.mean() < 1e-4, "only where the line goes between values that rounding tells apart"
+
+
+@pytest.fixture(scope="module")
+def club() -> Interactions:
+    return prorec.make_cinema(300, 200, seed=4).interactions
+
+
+@pytest.fixture(scope="module")
+def model(club: Interactions) -> WRMF:
+    return WRMF(rank=8).fit(club)
+
+
+@pytest.mark.real_data("ml-1m")
+def test_the_same_answer_on_movielens(spark: Any) -> None:
+    clicks = prorec.load_dataset("ml-1m")
+    fitted = WRMF(rank=16, sweeps=3).fit(clicks)
+    local = ProRec(fitted).fit(clicks, refit=False)
+    # The same factors: those of the model as it is fitted again, from the same seed.
+    found = SparkProRec(gamma=local.gamma_).fit(table_of(spark, clicks), factors=factors_of(spark, fitted))
+    assert_same(clicks, local, found.noise_table().toArrow())
+    assert found.history[0].mass_kept == pytest.approx(local.history_[-1].mass_kept, abs=1e-5)
+    assert found.history[0].below_threshold == pytest.approx(local.history_[-1].below_threshold, abs=1e-4)
+
+
+@pytest.mark.parametrize("in_blocks", [False, True], ids=["at once", "items in blocks"])
+def test_the_same_answer_whatever_is_asked_for(
+    spark: Any, club: Interactions, model: WRMF, in_blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    how: dict[str, Any] = {"threshold": "none", "marginals": "uniform", "flag_share": 0.2}
+    if in_blocks:
+        how = {"threshold": top(5), "gamma": 0.3, "beta": 50.0, "lam": 0.25}
+        monkeypatch.setattr("prorec.engines.spark.shipping._BLOCK", 4 * 8 * 30)  # thirty items at a time
+        monkeypatch.setattr("prorec.engines.spark.run._FACTORS", 4 * 8 * 50)
+    local = ProRec(model, **how).fit(club, refit=False)
+    found = SparkProRec(**how).fit(table_of(spark, club), factors=factors_of(spark, model))
+    assert_same(club, local, found.noise_table().toArrow())
+    assert found.history[0].gamma == pytest.approx(local.gamma_)
+    users = found.users.toArrow()
+    rows = club.user_positions(users["user_id"].to_pylist())
+    assert (users["kappa"].to_numpy() == local.thresholds_.kappa[rows]).mean() > 0.99
+
+
+def test_weights_repeats_and_ids_of_any_kind(spark: Any, club: Interactions) -> None:
+    rng = np.random.default_rng(0)
+    weighted = Interactions.from_matrix(
+        club.with_weights(rng.uniform(0.2, 1, len(club))).matrix,
+        users=[f"ü{user:04}" for user in range(club.n_users)],
+        items=np.arange(club.n_items) - 2**60,
+    ).without_empty()
+    fitted = WRMF(rank=4).fit(weighted)
+    local = ProRec(fitted).fit(weighted, refit=False)
+    twice = np.concatenate([np.arange(len(weighted)), rng.integers(len(weighted), size=300)])
+    table = pa.table(
+        {
+            "session": [f"s{at}" for at in range(len(twice))],
+            "user": weighted.users[weighted.user_codes[twice]],
+            "item": weighted.items[weighted.item_codes[twice]],
+            "weight": weighted.matrix.data[twice],
+            "flagged": ["mine"] * len(twice),
+        }
+    )
+    frame = denoise(spark.createDataFrame(table), factors=factors_of(spark, fitted))
+    assert frame.columns == [*table.column_names, "prorec_weight", "noise_probability", "prorec_flagged"]
+    rows = frame.toArrow()
+    assert rows.select(table.column_names).sort_by("session").equals(table.sort_by("session"))
+    at = places_in(weighted, rows)
+    np.testing.assert_allclose(rows["prorec_weight"].to_numpy(), local.weights_.data[at], atol=1e-5)
+
+
+def test_rounds_learn_again(spark: Any, club: Interactions) -> None:
+    denoiser = SparkProRec(ALS(rank=4, sweeps=2), rounds=2, tolerance=0)
+    found = denoiser.fit(table_of(spark, club))
+    assert [each.number for each in found.history] == [1, 2]
+    assert found.history[1].mass_kept < found.history[0].mass_kept < 1
+    assert found.history[1].gamma == found.history[0].gamma
+    rows = found.noise_table().toArrow()
+    assert rows.num_rows == len(club)
+    assert rows["weight"].to_numpy().min() >= 0.25 - 1e-6
+    assert abs(rows["flagged"].to_numpy().sum() - 0.05 * len(club)) < 3
+    probabilities = rows["noise_probability"].to_numpy()
+    assert (np.diff(probabilities) <= 0).all()
+    said = found.summary()
+    assert (said["users"], said["items"], said["interactions"]) == (
+        club.n_users,
+        len(np.unique(club.item_codes)),
+        len(club),
+    )
+
+
+# ── what can go wrong ───────────────────────────────────────────────────────────────────────────────
+
+
+def executors() -> list[int]:
+    found = subprocess.run(
+        ["pgrep", "-f", "CoarseGrainedExecutorBackend.*--app-id"], capture_output=True, text=True, check=False
+    )
+    mine = []
+    for text in found.stdout.split():
+        above, parents = int(text), set()
+        while above > 1:
+            try:
+                above = int(Path(f"/proc/{above}/stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                break
+            parents.add(above)
+        if os.getpid() in parents:
+            mine.append(int(text))
+    return mine
+
+
+def test_a_worker_is_killed_in_every_step(
+    spark: Any, club: Interactions, model: WRMF, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[str] = []
+    say = WorkFolder.say
+
+    def say_and_kill(folder: WorkFolder, step: str) -> None:
+        say(folder, step)
+
+        def kill() -> None:
+            time.sleep(0.15)
+            for process in executors()[:1]:
+                os.kill(process, signal.SIGKILL)
+                killed.append(step)
+
+        threading.Thread(target=kill).start()
+
+    local = ProRec(model).fit(club, refit=False)
+    table, factors = table_of(spark, club), factors_of(spark, model)
+    monkeypatch.setattr(WorkFolder, "say", say_and_kill)
+    found = SparkProRec().fit(table, factors=factors)
+    rows = found.noise_table().toArrow()
+    monkeypatch.setattr(WorkFolder, "say", say)
+    assert len(set(killed)) >= 6, killed
+    assert_same(club, local, rows)
+
+
+@pytest.mark.parametrize(
+    ("columns", "how", "message"),
+    [
+        ({"u": [1], "item": [1]}, {}, "no column is called 'user'"),
+        ({"user": [[1]], "item": [1]}, {}, "cannot be the user"),
+        ({"user": [1], "item": [1], "weight": ["much"]}, {}, "must be numbers to be the weight"),
+        ({"user": [1], "item": [1]}, {"user_col": "who"}, "no column is called 'who'"),
+        ({"user": [1], "item": [1]}, {"gamma": 0}, "gamma must be above 0"),
+        ({"user": [1], "item": [1]}, {"lam": 2}, "lam must be"),
+        ({"user": [1], "item": [1]}, {"rounds": 0}, "rounds must be"),
+        ({"user": [1], "item": [1]}, {"model": "als"}, "model must be prorec.engines.spark.ALS"),
+        ({"user": [1], "item": [1]}, {"factors": 3}, "factors must be two Spark DataFrames"),
+    ],
+)
+def test_what_the_schema_shows_is_refused_before_any_job(
+    spark: Any, columns: dict[str, Any], how: dict[str, Any], message: str
+) -> None:
+    table = spark.createDataFrame(pa.table(columns))
+    before = len(spark.sparkContext.statusTracker().getJobIdsForGroup("prorec"))
+    with pytest.raises(InputError, match=message):
+        denoise(table, **how)
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("prorec")) == before
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"user": [1, None, 1], "item": [1, 2, 3]}, "the user is missing in 1 of 3 rows"),
+        ({"user": [1, 2], "item": ["a", None]}, "the item is missing in 1 of 2 rows"),
+        ({"user": [1, 1], "item": [1, 2], "weight": [0.5, 3.0]}, "weights must be from 0 to 1; those of 1 of 2 rows"),
+        ({"user": [1, 1], "item": [1, 2], "weight": [0.5, float("nan")]}, "weights must be from 0 to 1"),
+        ({"user": [1, 1], "item": [1, 2], "weight": [0.0, 0.0]}, "there is no interaction to learn from"),
+        ({"user": [1, 2], "item": [1, 2]}, "every user has one interaction only"),
+    ],
+)
+def test_rows_that_cannot_be_read(spark: Any, columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        denoise(spark.createDataFrame(pa.table(columns)))
+
+
+def test_factors_must_be_those_of_the_table(spark: Any, club: Interactions, model: WRMF) -> None:
+    users, items = factors_of(spark, model)
+    table = table_of(spark, club)
+    with pytest.raises(InputError, match="there are items without factors"):
+        denoise(table, factors=(users, items.where("item > 3")))
+    with pytest.raises(InputError, match="each must have one"):
+        denoise(table, factors=(users.union(users), items))
+    with pytest.raises(InputError, match="must have a column 'item'"):
+        denoise(table, factors=(users, users))
+    with pytest.raises(InputError, match="one round only"):
+        denoise(table, factors=(users, items), rounds=2)
+
+
+def test_a_work_folder_of_another_run_is_refused(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "work")
+    WorkFolder(spark, path, ["one run"], resume=False)
+    WorkFolder(spark, path, ["one run"], resume=True)
+    with pytest.raises(InputError, match="begun with other options"):
+        WorkFolder(spark, path, ["another run"], resume=True)

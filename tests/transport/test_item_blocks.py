@@ -1,0 +1,35 @@
+"""Items in blocks give what all items at once give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from prorec.factors import Factors
+from prorec.transport.blocks import Blocks
+from prorec.transport.item_blocks import BlockedFactors
+from prorec.transport.passes import OnCpu
+from prorec.transport.scores import ScaledFactors
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0], ids=["single precision", "some in double"])
+def test_the_same_as_at_once(size: float) -> None:
+    rng = np.random.default_rng(0)
+    users, items = rng.normal(size=(50, 6)).astype(np.float32) * size, rng.normal(size=(40, 6)).astype(np.float32)
+    items[:15] *= 1e-3  # blocks of very different sizes
+    at_once = OnCpu(Blocks(ScaledFactors(Factors(users, items), 0.5)))
+    scores = BlockedFactors(users, [items[:15], items[15:16], items[16:]], 0.5)
+    in_blocks = OnCpu(Blocks(scores, workers=1))
+    assert (scores.n_double > 0) == (size > 1)
+    for ours, theirs in zip(in_blocks.log_sums(), at_once.log_sums(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-5)
+    observed = csr_array((rng.random((50, 40)) < 0.2).astype(np.float32))
+    potentials = rng.normal(size=50), rng.normal(size=40)
+    kappa, threshold, shares = in_blocks.match(*potentials, 0, observed)
+    others = at_once.match(*potentials, 0, observed)
+    assert (kappa == others[0]).mean() > 0.95
+    np.testing.assert_allclose(shares, others[2], atol=1e-5)
+    np.testing.assert_allclose(threshold[kappa == others[0]], others[1][kappa == others[0]], atol=1e-5)
+    rows, columns = rng.integers(50, size=30), rng.integers(40, size=30)
+    np.testing.assert_allclose(scores.at(rows, columns), at_once.blocks.scores.at(rows, columns), rtol=1e-6, atol=1e-9)
