@@ -175,6 +175,7 @@ def test_a_worker_is_killed_in_every_step(
     spark: Any, club: Interactions, model: WRMF, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[str] = []
+    killers: list[threading.Thread] = []
     say = WorkFolder.say
 
     def say_and_kill(folder: WorkFolder, step: str) -> None:
@@ -184,17 +185,24 @@ def test_a_worker_is_killed_in_every_step(
 
         def kill() -> None:
             time.sleep(0.15)
-            for process in executors()[:1]:
-                os.kill(process, signal.SIGKILL)
-                killed.append(step)
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                for process in executors()[:1]:
+                    os.kill(process, signal.SIGKILL)
+                    killed.append(step)
+                    return
+                time.sleep(0.05)  # the last ones are dead, and the next ones not yet born
 
-        threading.Thread(target=kill).start()
+        killers.append(threading.Thread(target=kill))
+        killers[-1].start()
 
     local = ProRec(model).fit(club, refit=False)
     table, factors = table_of(spark, club), factors_of(spark, model)
     monkeypatch.setattr(WorkFolder, "say", say_and_kill)
     found = SparkProRec().fit(table, factors=factors)
     rows = found.noise_table().toArrow()
+    for killer in killers:
+        killer.join()
     monkeypatch.setattr(WorkFolder, "say", say)
     assert len(set(killed)) == len(DEADLY), killed
     assert_same(club, local, rows)
