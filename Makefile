@@ -19,7 +19,7 @@ types: $(VENV)/.all-installed
 	$(BIN)/mypy
 
 tests: $(VENV)/.all-installed
-	$(BIN)/pytest -q -n 2 -rs
+	$(BIN)/pytest -q -n 2 --dist loadgroup -rs
 
 docs: $(VENV)/.all-installed
 	$(BIN)/python -m sphinx -b html -j 1 -W --keep-going docs build/docs/html

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from prorec.engines.spark.folder import WorkFolder
 from prorec.factors import Factors
 from prorec.models import SVD, WRMF, Model
 from prorec.transport import top
+from tests.report.conftest import data_in
 
 pytestmark = [
     pytest.mark.xdist_group("spark"),  # one cluster
@@ -125,7 +127,7 @@ def test_weights_repeats_and_ids_of_any_kind(spark: Any, club: Interactions) -> 
     np.testing.assert_allclose(rows["prorec_weight"].to_numpy(), local.weights_.data[at], atol=1e-5)
 
 
-def test_rounds_learn_again(spark: Any, club: Interactions) -> None:
+def test_rounds_learn_again_and_a_report_of_a_sample(spark: Any, club: Interactions, tmp_path: Path) -> None:
     denoiser = SparkProRec(ALS(rank=4, sweeps=2), rounds=2, tolerance=0)
     found = denoiser.fit(table_of(spark, club))
     assert [each.number for each in found.history] == [1, 2]
@@ -143,6 +145,25 @@ def test_rounds_learn_again(spark: Any, club: Interactions) -> None:
         len(np.unique(club.item_codes)),
         len(club),
     )
+
+    found.report(tmp_path / "report.html", most=5_000)
+    page, data = (tmp_path / "report.html").read_text(), data_in(tmp_path / "report.html")
+    names = [int(each) for each in data["users"]["id"]]
+    assert 0 < len(names) < club.n_users
+    assert f"all interactions of {len(names):,} of {club.n_users:,} users" in page
+    chosen = np.isin(club.users[club.user_codes], names)
+    table = {(row["user"], row["item"]): row for row in rows.to_pylist()}
+    # In the page ids are text, and in its order.
+    by_text = sorted(
+        (
+            (str(user), str(item))
+            for user, item in zip(club.users[club.user_codes][chosen], club.items[club.item_codes][chosen], strict=True)
+        )
+    )
+    expected = [table[int(user), int(item)]["weight"] for user, item in by_text]
+    column = data["clicks"]["weight"]
+    np.testing.assert_allclose(np.frombuffer(base64.b64decode(column["bytes"]), "<f4"), expected, rtol=1e-6)
+    assert f"<strong>{chosen.sum():,}</strong>" in page
 
 
 # ── what can go wrong ───────────────────────────────────────────────────────────────────────────────

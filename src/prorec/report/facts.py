@@ -50,6 +50,10 @@ class Facts:
     threshold: str
     settings: dict[str, str]
     """What the denoiser was told, by name."""
+    n_items: int
+    """Of the whole log, of which this may be a sample."""
+    sample: str = ""
+    """If it is one, of what."""
 
     @property
     def is_calibrated(self) -> bool:
@@ -91,6 +95,7 @@ def facts_of(denoiser: ProRec, is_noise: Any = None) -> Facts:
         denoiser.marginals,
         str(denoiser.threshold),
         _settings(denoiser),
+        known.n_items,
     )
 
 

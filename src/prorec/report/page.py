@@ -65,6 +65,11 @@ def write_report(
     lists = lists_for(denoiser, selection.whole_users, progress)
     gain = gain_on_held_out(denoiser, progress) if held_out else "it was not asked for"
     page = rendered(facts, selection, lists, gain, seconds, title)
+    written(page, path)
+
+
+def written(page: str, path: str | Path) -> None:
+    """Write a page, whole or not at all."""
     path = as_path(path)
     with naming(path), replacing(path) as temporary:
         # A name may have half a character in it, which is no UTF-8.
@@ -116,7 +121,8 @@ def rendered(
     known = facts.known
     return template.render(
         title=title,
-        lead=f"{many(len(known), 'interaction')} of {many(known.n_users, 'user')} with {many(known.n_items, 'item')}.",
+        lead=f"{many(len(known), 'interaction')} of {many(known.n_users, 'user')} with {many(known.n_items, 'item')}."
+        f" {facts.sample}".rstrip(),
         cards=_cards(facts, gain, seconds),
         list_note=_list_note(facts, selection),
         user_note=_user_note(facts, selection),
@@ -283,7 +289,7 @@ def _embedded(facts: Facts, selection: Selection, lists: Lists | None) -> dict[s
     k = 0 if lists is None else lists.before.shape[1]
     return {
         "isEverything": selection.is_everything,
-        "nItems": known.n_items,
+        "nItems": facts.n_items,
         "nNear": _NEAR,
         "k": k,
         "categories": [cut(name, _LETTERS) for name in _category_names(facts)],

@@ -198,7 +198,7 @@ def _kappa(facts: Facts) -> Picture | None:
         link = f"{'grows' if together > 0 else 'falls'} with how much somebody clicks"
     some = f" {len(shown):,} of {len(x):,} users are drawn." if len(shown) < len(x) else ""
     sentence = (
-        f"Of {facts.known.n_items:,} items, the median user has {np.median(y):,.0f} above the threshold, and "
+        f"Of {facts.n_items:,} items, the median user has {np.median(y):,.0f} above the threshold, and "
         f"{np.median(x):,.0f} clicks. That number {link} (rank correlation {together:.2f}).{some}"
     )
     title = "How many items a user's threshold lets in"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prorec.engines.spark.sizes import Sizes
+from prorec.errors import whole
+from prorec.report.selection import MOST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,6 +35,9 @@ class Denoised:
     """user_id, user (its number), kappa, threshold."""
     sizes: Sizes
     history: tuple[RoundOnSpark, ...]
+    seconds: float
+    settings: dict[str, str]
+    """What the denoiser was told, by name."""
     work: str
     _pairs: DataFrame
 
@@ -42,7 +48,7 @@ class Denoised:
         next join: write it, or take the first of it.
         """
         return (
-            self._pairs.drop("user", "item")
+            self._pairs.drop("user", "item", "weight_before")
             .withColumnsRenamed({"user_id": "user", "item_id": "item"})
             .orderBy("noise_probability", ascending=False)
         )
@@ -61,3 +67,12 @@ class Denoised:
             "mass_kept": last.mass_kept,
             "below_threshold": last.below_threshold,
         }
+
+    def report(self, path: str | Path, *, title: str = "Which clicks are noise?", most: int = MOST) -> None:
+        """Write a page as `prorec.ProRec.report` does, about a sample of users with so many interactions at most.
+
+        The sample is by a hash of users, so it is the same every time. It is what comes to this machine.
+        """
+        from prorec.engines.spark.report import write_sample
+
+        write_sample(self, path, title, whole("most", most, 1))

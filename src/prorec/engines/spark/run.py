@@ -7,7 +7,9 @@ lost costs its own part of a step, and a driver that is lost costs the step it w
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -61,6 +63,7 @@ class Run:
 
     def go(self) -> Denoised:
         """All of it."""
+        self._begin = time.perf_counter()
         self._number()
         history = [self._round(1)]
         while history[-1].number < self.settings.rounds and history[-1].change > self.settings.tolerance:
@@ -316,8 +319,8 @@ class Run:
             "how suspicious is suspicious",
             lambda: cutoff(self.matched, probability, sizes.pairs, share=self.settings.flag_share),
         )
-        pairs = _exploded(self.matched, ["weights", "shares"], "threshold").withColumnsRenamed(
-            {"weights": "weight", "shares": "share"}
+        pairs = _exploded(self.matched, ["weights", "originals", "shares"], "threshold").withColumnsRenamed(
+            {"weights": "weight", "originals": "weight_before", "shares": "share"}
         )
         # The same in single precision as one machine has it, so that what is flagged here is flagged there.
         likely = F.lit(1) / (
@@ -344,7 +347,11 @@ class Run:
         )
         folder.say("writing the result")
         people = self.matched.select("user", "kappa", "threshold").join(self.users, "user")
-        return Denoised(frame, people, sizes, tuple(history), folder.path, found)
+        seconds = time.perf_counter() - self._begin
+        told = {each.name: str(getattr(self.settings, each.name)) for each in fields(self.settings)}
+        if self.given is not None:
+            told["model"] = "factors that were given"
+        return Denoised(frame, people, sizes, tuple(history), seconds, told, folder.path, found)
 
 
 def _never(name: str) -> DataFrame:

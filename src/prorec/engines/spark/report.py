@@ -1,0 +1,84 @@
+"""A page about a sample of what Spark found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from prorec.denoise.history import Round
+from prorec.errors import InputError
+from prorec.interactions import Interactions
+from prorec.report.facts import Facts
+from prorec.report.page import check_report, rendered, written
+from prorec.report.selection import selected
+
+if TYPE_CHECKING:
+    from prorec.engines.spark.result import Denoised, RoundOnSpark
+
+_PARTS = 1_000_000
+
+
+def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> None:
+    """Write a page about as many users, by a hash of their numbers, as have about so many interactions."""
+    check_report(path)
+    sizes = found.sizes
+    part = min(_PARTS, int(_PARTS * most / sizes.pairs))
+    chosen = f"pmod(xxhash64(user), {_PARTS}) < {part}"
+    text = {"user": "cast(user_id as string) as user", "item": "cast(item_id as string) as item"}
+    rows = (
+        found._pairs.where(chosen)
+        .selectExpr(*text.values(), "weight", "weight_before", "noise_probability", "flagged", "share", "threshold")
+        .toArrow()
+    )
+    if not rows.num_rows:
+        raise InputError(f"most must be larger: no user of {sizes.users:,} has so few interactions")
+    people = found.users.where(chosen).selectExpr(text["user"], "kappa", "threshold").toArrow()
+    known = Interactions.from_table(
+        pa.table({"user": rows["user"], "item": rows["item"], "weight": rows["weight_before"]})
+    )
+    # From the order that rows came in to that of the interactions.
+    at = known.places(known.user_positions(rows["user"].to_pylist()), known.item_positions(rows["item"].to_pylist()))
+    order = np.argsort(at)
+    ours = known.user_positions(people["user"].to_pylist())
+    kappa, thresholds = np.zeros(known.n_users, dtype=np.int64), np.zeros(known.n_users, dtype=np.float32)
+    here = ours >= 0  # users without interactions have a threshold, too
+    kappa[ours[here]], thresholds[ours[here]] = people["kappa"].to_numpy()[here], people["threshold"].to_numpy()[here]
+    quartiles = np.quantile(kappa, [0.25, 0.5, 0.75]).tolist()
+    history = tuple(_round(each, (quartiles[0], quartiles[1], quartiles[2])) for each in found.history)
+    told = found.settings
+    facts = Facts(
+        known,
+        rows["noise_probability"].to_numpy()[order],
+        rows["flagged"].to_numpy(zero_copy_only=False)[order],
+        rows["weight"].to_numpy()[order],
+        rows["share"].to_numpy()[order],
+        kappa,
+        thresholds,
+        None,
+        None,
+        0.0,
+        float(told["flag_share"]),
+        float(told["lam"]),
+        None,
+        None,
+        history,
+        "relaxed",
+        told["marginals"],
+        told["threshold"],
+        told,
+        sizes.items,
+        f"This is a sample, all interactions of {known.n_users:,} of {sizes.users:,} users: counts, popularity and "
+        f"pictures are the sample's. The whole log has {sizes.pairs:,} interactions with {sizes.items:,} items.",
+    )
+    selection = selected(known, facts.probability, facts.flagged)
+    page = rendered(facts, selection, None, "it is not measured on Spark", found.seconds, title)
+    written(page, path)
+
+
+def _round(each: RoundOnSpark, quartiles: tuple[float, float, float]) -> Round:
+    """As on one machine, but for losses and seconds, which nobody measured."""
+    kept, below = each.mass_kept, each.below_threshold
+    return Round(each.number, None, None, None, each.gamma, kept, below, quartiles, each.change, 0.0, 0.0)
