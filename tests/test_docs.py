@@ -31,6 +31,8 @@ NOT_RUN = {
     "prorec reproduce overall --dataset cinema": "tests/cli/test_reproduce.py makes such a table, and looks at it",
     "prorec reproduce yahoo-times --quick": "tests/cli/test_reproduce.py, at half of that size",
     "prorec report clicks.csv --out": "the README's is run, and tests/cli/test_report.py looks at what it writes",
+    "prorec denoise clicks.csv --out cleaned.csv --report": "the same",
+    "prorec evaluate clicks.csv --seeds 2": "tests/cli/test_train.py",
     "prorec datasets get amusic": "tests/cli/test_command.py, where the data is",
 }
 

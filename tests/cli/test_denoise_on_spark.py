@@ -16,8 +16,6 @@ import pytest
 import prorec
 from tests.cli.shell import COMMAND, run, run_anew
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -24,11 +24,8 @@ from prorec.models import SVD, WRMF, Model
 from prorec.transport import top
 from tests.report.conftest import data_in
 
-pytestmark = [
-    pytest.mark.xdist_group("spark"),  # one cluster
-    # PySpark leaves it to the garbage collector to close its sockets.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+# PySpark leaves it to the garbage collector to close its sockets.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def table_of(spark: Any, clicks: Interactions, **more: Any) -> Any:
