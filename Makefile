@@ -19,8 +19,7 @@ types: $(VENV)/.all-installed
 	$(BIN)/mypy
 
 tests: $(VENV)/.all-installed
-	$(BIN)/pytest -q -n 2 --dist loadgroup -rs --ignore tests/engines
-	$(BIN)/pytest -q -rs tests/engines  # a cluster has processes enough of its own
+	$(BIN)/pytest -q -n 2 --dist loadfile -rs  # so that each cluster, browser and page is made once
 
 docs: $(VENV)/.all-installed
 	$(BIN)/python -m sphinx -b html -j 1 -W --keep-going docs build/docs/html

@@ -17,8 +17,6 @@ from prorec import ProRec
 from prorec.models import NCE, SVD
 from tests.report.conftest import HOSTILE
 
-pytestmark = pytest.mark.xdist_group("report")  # one browser, and every page once
-
 
 def percent(text: str) -> float:
     return float(text.strip("<>%")) / 100

@@ -23,7 +23,6 @@ from prorec.report.words import change
 from prorec.transport import top
 from tests.report.conftest import HOSTILE, data_in
 
-pytestmark = pytest.mark.xdist_group("report")
 KINDS = {"float32": "<f4", "float64": "<f8", "int32": "<i4", "uint8": "<u1"}
 
 

@@ -17,8 +17,6 @@ from prorec.report.pictures import Picture, pictures_of
 from prorec.report.svg import HEIGHT
 from prorec.report.words import as_seconds, day, share
 
-pytestmark = pytest.mark.xdist_group("report")
-
 
 @pytest.fixture(scope="module")
 def facts(cinema_denoiser: ProRec) -> Facts:
