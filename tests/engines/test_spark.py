@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import prorec
@@ -285,3 +286,16 @@ def test_a_work_folder_of_another_run_is_refused(spark: Any, tmp_path: Path) -> 
     WorkFolder(spark, path, ["one run"], resume=True)
     with pytest.raises(InputError, match="begun with other options"):
         WorkFolder(spark, path, ["another run"], resume=True)
+
+
+def test_a_work_folder_of_another_table_is_refused(spark: Any, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        pq.write_table(pa.table({"user": [1, 2], "item": [1, 2]}), tmp_path / f"{name}.parquet")
+    one, other = (spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in ("one", "other"))
+    work = str(tmp_path / "work")
+    with pytest.raises(InputError, match="every user has one interaction only"):
+        SparkProRec().fit(one, work=work)
+    with pytest.raises(InputError, match="every user has one interaction only"):
+        SparkProRec().fit(one, work=work, resume=True)
+    with pytest.raises(InputError, match="begun with other options or other data"):
+        SparkProRec().fit(other, work=work, resume=True)

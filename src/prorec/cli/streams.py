@@ -58,18 +58,20 @@ def check_free(path: Path, *, force: bool) -> None:
         format_of(path)
         if path.is_dir():
             raise InputError("this is a directory; a file was expected")
-        if path.exists() and not force:
-            raise InputError("this file exists already; --force replaces it")
-        check_writable(path.parent)
+        _check_new(path, force=force)
 
 
 def check_report_free(path: Path, *, force: bool) -> None:
     """The same of a report."""
     check_report(path)
     with naming(path):
-        if path.exists() and not force:
-            raise InputError("this file exists already; --force replaces it")
-        check_writable(path.parent)
+        _check_new(path, force=force)
+
+
+def _check_new(path: Path, *, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError("this file exists already; --force replaces it")
+    check_writable(path.parent)
 
 
 def described(

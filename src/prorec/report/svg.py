@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import ceil, floor, log10
 
 import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from prorec.report.words import cut
 
@@ -78,11 +78,10 @@ class Scale:
 
     def __call__(self, value: float) -> float:
         """Where a value is."""
-        low, high, at = (log10(each) for each in (self.low, self.high, value)) if self.is_log else self._plain(value)
+        low, high, at = self.low, self.high, value
+        if self.is_log:
+            low, high, at = log10(low), log10(high), log10(at)
         return self.start + (at - low) / ((high - low) or 1) * (self.end - self.start)
-
-    def _plain(self, value: float) -> tuple[float, float, float]:
-        return self.low, self.high, value
 
     def ticks(self) -> list[float]:
         """Where to write numbers."""
@@ -206,6 +205,4 @@ def _framed(name: str, height: float, parts: Sequence[Markup]) -> Markup:
 
 
 def _text(x: float, y: float, words: str, anchor: str) -> Markup:
-    return Markup('<text class="axis" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
-        x, y, anchor, escape(words)
-    )
+    return Markup('<text class="axis" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, words)

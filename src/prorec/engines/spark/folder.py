@@ -67,10 +67,6 @@ class WorkFolder:
         """Name what comes next, in Spark's pages too."""
         self._spark.sparkContext.setJobGroup("prorec", f"prorec: {step}")
 
-    def remove(self) -> None:
-        """Leave nothing behind."""
-        self._hadoop.remove(self.path)
-
 
 class Files:
     """Files of whatever system a path belongs to, by way of Hadoop, which Spark has with it."""

@@ -6,6 +6,8 @@ lost costs its own part of a step, and a driver that is lost costs the step it w
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -57,7 +59,11 @@ class Run:
                 raise InputError("work must name a folder that all executors reach, such as one on hdfs: or s3a:")
             work = tempfile.mkdtemp(prefix="prorec-spark-")
         self.n_partitions = settings.partitions or 4 * context.defaultParallelism
-        identity = [str(settings), clicks.frame.schema.json(), clicks.user, clicks.item, clicks.weight, given is None]
+        # Not every table comes from files; of one that does, those tell it from another of the same columns.
+        frames = [clicks.frame, *(given or ())]
+        sources = [[frame.schema.json(), sorted(frame.inputFiles())] for frame in frames]
+        told_apart = hashlib.sha256(json.dumps(sources).encode()).hexdigest()
+        identity = [str(settings), clicks.user, clicks.item, clicks.weight, told_apart]
         self.folder = WorkFolder(self.spark, work, identity, resume=resume)
         self.shipping = Shipping(self.spark)
 
