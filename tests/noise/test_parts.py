@@ -46,7 +46,7 @@ def test_folds_deal_each_users_clicks_evenly(seed: int, n_folds: int) -> None:
 def test_controls_are_drawn_evenly_from_what_was_not_clicked() -> None:
     matrix = csr_array(np.array([[1, 0, 0, 1, 0, 1, 0], [1, 1, 1, 1, 1, 1, 1]], dtype=np.float32))
     users = np.array([0] * 40_000 + [1], dtype=np.int32)
-    items, there = drawn(matrix, users, RNG(0))
+    items, there = drawn(matrix, users, RNG(0).random(len(users)))
     assert there[:-1].all()
     assert not there[-1], "who has clicked on everything has no controls"
     counts = np.bincount(items[:-1], minlength=7)

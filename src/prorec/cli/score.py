@@ -23,7 +23,7 @@ from prorec.data.writers import write_table
 from prorec.denoise import ProRec
 from prorec.errors import InputError
 from prorec.models.model import load
-from prorec.noise.finder import basis_names
+from prorec.noise.basis import basis_names
 
 
 def score(

@@ -19,6 +19,7 @@ from prorec._digest import digest
 from prorec.denoise.checkpoint import Checkpoint, State
 from prorec.denoise.gamma import automatic_gamma, times_automatic
 from prorec.denoise.history import Round
+from prorec.denoise.labels import new_weights
 from prorec.denoise.loss import LossOf
 from prorec.errors import InputError
 from prorec.interactions import Interactions
@@ -113,15 +114,9 @@ class Run:
         self.matching = plan.match(matrix, given.threshold, partial(self.progress, "finding thresholds"))
         del plan
         original = matrix if given.anchored else None
-        present = like(matrix, before)
-        if self.trusted is None:
-            self.weights = transport.relabel(present, self.matching, given.beta, given.lam, original).data
-        else:
-            label = self.trusted
-            if given.weights == "both":
-                label = label * transport.labels(self.matching, given.beta)
-            anchor = before if original is None else original.data
-            self.weights = np.asarray(given.lam * before + (1 - given.lam) * label * anchor, dtype=np.float32)
+        self.weights = new_weights(
+            like(matrix, before), self.matching, given.beta, given.lam, original, self.trusted, given.weights
+        )
         seconds = time.perf_counter() - begin
         active = self.known.activity > 0
         self.now = Round(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from prorec._columns import ColumnRef, choose_columns
 from prorec._ids import ids_at
 from prorec._tables import TableKind, as_frame, as_kind
-from prorec.noise.finder import basis_names
+from prorec.noise.basis import basis_names
 
 if TYPE_CHECKING:
     from prorec.denoise.estimator import ProRec

@@ -51,7 +51,13 @@ def evidence(
         do; `relaxed` is the paper's (Eq. 7); or `sinkhorn`
     memory : how many bytes of blocks may be in memory at once
     """
-    blocks, added = _plan(scores, train, how, memory)
+    return evidence_in(*_plan(scores, train, how, memory), observed, pairs)
+
+
+def evidence_in(
+    blocks: Blocks, added: Callable[[Rows], NDArray[np.float32]] | None, observed: csr_array, pairs: Pairs
+) -> Evidence:
+    """The same in blocks of scores over γ, with what a plan adds to them."""
     order = np.argsort(pairs.users, kind="stable")
     begins = np.append(0, np.cumsum(np.bincount(pairs.users, minlength=observed.shape[0])))
     items = pairs.items[order]

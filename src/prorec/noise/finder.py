@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, astuple, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -26,15 +26,14 @@ from prorec.models.storage import Arrays
 from prorec.models.svd import SVD
 from prorec.models.wrap import wrap
 from prorec.models.wrmf import WRMF
+from prorec.noise.basis import SEEN, UNKNOWN, basis_names, basis_of
 from prorec.noise.company import Company, Judged
-from prorec.noise.controls import drawn
+from prorec.noise.controls import CONTROLS, LEARN_FROM, drawn
 from prorec.noise.evidence import Pairs, Transport, evidence
 from prorec.noise.flags import flagged
 from prorec.noise.folds import dealt, without
-from prorec.noise.level import level_in
-from prorec.noise.probability import Calibration
-from prorec.noise.ratio import DensityRatio
-from prorec.noise.share import Noise, NoiseShare, Seen, noise_in, settled
+from prorec.noise.learned import Learned, Observed
+from prorec.noise.share import Noise, NoiseShare
 from prorec.transport.blocks import MEMORY, check_memory, check_progress
 
 _VOTERS: tuple[Model, ...] = (
@@ -44,10 +43,6 @@ _VOTERS: tuple[Model, ...] = (
     WRMF(rank=40, alpha=1.0, regularization=10.0),
 )
 """Coarse models: what one user does has little say in them, which is what out-of-sample scores are better for."""
-_CONTROLS = 2  # for each click
-_LEARN_FROM = 100_000  # clicks: three times as many took twice as long on MovieLens-1M, and found no more
-_BASES = ("models", "popularity", "unknown item", "seen")
-_MODELS, _POPULARITY, _UNKNOWN, _SEEN = range(4)
 
 
 @dataclass
@@ -101,10 +96,10 @@ class NoiseFinder:
         matrix = known.matrix
         fold_of = dealt(matrix, self.folds, rng)
         learned_from = np.arange(len(known))
-        if len(known) > _LEARN_FROM:
-            learned_from = np.sort(rng.choice(len(known), _LEARN_FROM, replace=False))
-        asked = np.repeat(learned_from, _CONTROLS)
-        items, there = drawn(matrix, known.user_codes[asked], rng)
+        if len(known) > LEARN_FROM:
+            learned_from = np.sort(rng.choice(len(known), LEARN_FROM, replace=False))
+        asked = np.repeat(learned_from, CONTROLS)
+        items, there = drawn(matrix, known.user_codes[asked], rng.random(len(asked)))
         asked, items = asked[there], items[there]
         if not len(asked):
             raise InputError("every user has an interaction with every item: there is nothing to hold them against")
@@ -121,8 +116,16 @@ class NoiseFinder:
         features = judged.features(of_user, self._company.of_items(pairs, activity, itself))
         chosen = np.concatenate([learned_from, np.arange(n, len(pairs.users))])
         self.interactions_ = known
-        self._learn(judged, features, pairs, chosen, rng)
-        self.basis_ = np.where(judged.is_alone[:n], _POPULARITY, _MODELS).astype(np.int8)
+        found = Observed(features, judged.popularity.astype(np.float64), judged.is_alone)
+        self._learned = Learned.fitted(
+            found.at(chosen),
+            pairs.users[chosen],
+            chosen < n,
+            known.activity.astype(np.float64),
+            rng,
+        )
+        self.noise_probability_ = self._learned.probability(found.at(slice(n)))
+        self.basis_ = basis_of(judged.is_alone[:n])
         self.models_ = []
         for place, voter in enumerate(voters):  # for what comes later, and was not seen anyway
             _report(progress, "fitting for what comes later", place, len(voters))
@@ -191,49 +194,23 @@ class NoiseFinder:
         _report(progress, "judging clicks by models that have not seen them", total, total)
         return judged
 
-    def _learn(
-        self,
-        judged: Judged,
-        features: NDArray[np.float64],
-        pairs: Pairs,
-        chosen: NDArray[np.int64],
-        rng: np.random.Generator,
-    ) -> None:
-        """From evidence to probabilities: what tells clicks from controls, how much noise there is, Bayes' rule."""
-        known = self.interactions_
-        is_click = chosen < len(known)
-        together = ~judged.is_alone[chosen]
-        if not (is_click[together].any() and (~is_click[together]).any()):
-            together[:] = True
-        self._ratio = DensityRatio.fitted(features[chosen][together], is_click[together])
-        self._ratio_alone = DensityRatio.fitted(features[chosen, -1:], is_click)
-        log_ratio = self._log_ratio(features, judged.is_alone)
-        popularity = judged.popularity.astype(np.float64)
-        seen = Seen(log_ratio[chosen], popularity[chosen], pairs.users[chosen], is_click)
-        line = noise_in(seen, known.activity.astype(np.float64), rng)
-        level = level_in(features[chosen][together], pairs.users[chosen][together], is_click[together], rng)
-        self.noise_, self.noise_share_ = settled(*line, level)
-        suspicion = self._suspicion(log_ratio, popularity)
-        controls = chosen[~is_click]
-        stands_for = self.noise_.at(popularity[controls]) * is_click.sum() / len(controls)
-        self._calibration = Calibration.fitted(suspicion[chosen[is_click]], suspicion[controls], stands_for)
-        self.noise_probability_ = self._calibration(suspicion[: len(known)])
-
-    def _log_ratio(self, features: NDArray[np.float64], is_alone: NDArray[np.bool_]) -> NDArray[np.float64]:
-        found = self._ratio.log_ratio(features)
-        if is_alone.any():
-            found[is_alone] = self._ratio_alone.log_ratio(features[is_alone, -1:])
-        return found
-
-    def _suspicion(self, log_ratio: NDArray[np.float64], popularity: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The logarithm of h·f₀/f."""
-        return np.log(np.maximum(self.noise_.at(popularity), 1e-12)) - log_ratio
-
     @property
     def percentile_(self) -> NDArray[np.float32]:
         """For each interaction, the share of its user's unobserved items that stand above it; mean over models."""
         self._fitted()
         return self._company.vote
+
+    @property
+    def noise_(self) -> Noise:
+        """How much noise there is on items of any popularity."""
+        self._fitted()
+        return self._learned.noise
+
+    @property
+    def noise_share_(self) -> NoiseShare:
+        """How much of the log is noise."""
+        self._fitted()
+        return self._learned.share
 
     # ── what came out ───────────────────────────────────────────────────────────────────────────────
 
@@ -293,12 +270,12 @@ class NoiseFinder:
         users = known.user_positions(interactions.users)[interactions.user_codes]
         items = known.item_positions(interactions.items)[interactions.item_codes]
         probability = np.full(len(interactions), np.nan, dtype=np.float32)
-        basis = np.full(len(interactions), _UNKNOWN, dtype=np.int8)
+        basis = np.full(len(interactions), UNKNOWN, dtype=np.int8)
         places = np.full(len(interactions), -1)
         both = (users >= 0) & (items >= 0)
         places[both] = known.places(users[both], items[both])
         is_seen = places >= 0
-        probability[is_seen], basis[is_seen] = self.noise_probability_[places[is_seen]], _SEEN
+        probability[is_seen], basis[is_seen] = self.noise_probability_[places[is_seen]], SEEN
         # Who is in the log without any click is as good as new.
         is_old = (users >= 0) & ~_has_none(known.matrix)[np.maximum(users, 0)]
         old, new = is_old & (items >= 0) & ~is_seen, ~is_old & (items >= 0) & ~is_seen
@@ -368,9 +345,8 @@ class NoiseFinder:
         return judged
 
     def _concluded(self, features: NDArray[np.float64], judged: Judged) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-        log_ratio = self._log_ratio(features, judged.is_alone)
-        suspicion = self._suspicion(log_ratio, judged.popularity.astype(np.float64))
-        return self._calibration(suspicion), np.where(judged.is_alone, _POPULARITY, _MODELS).astype(np.int8)
+        observed = Observed(features, judged.popularity.astype(np.float64), judged.is_alone)
+        return self._learned.probability(observed), basis_of(judged.is_alone)
 
     # ── keeping ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -388,11 +364,8 @@ class NoiseFinder:
             "vote": self._company.vote,
             "popularity": self._company.popularity,
             "basis": self.basis_,
-            "calibration": np.stack([self._calibration.suspicion, self._calibration.probability]),
-            "noise": np.array([*self.noise_, *astuple(self.noise_share_)]),
         }
-        for name, ratio in (("ratio", self._ratio), ("alone", self._ratio_alone)):
-            arrays |= {f"{name}.{each.name}": getattr(ratio, each.name) for each in fields(ratio)}
+        arrays |= self._learned.arrays
         for place, model in enumerate(self._fitted()):
             arrays |= {f"{place}.{name}": array for name, array in model.learned_.items()}
         return arrays
@@ -417,13 +390,7 @@ class NoiseFinder:
         finder.interactions_, finder.models_ = known, voters
         finder.noise_probability_, finder.basis_ = learned["probability"], learned["basis"]
         finder._company = Company(known.matrix, learned["vote"], learned["popularity"])
-        finder._calibration = Calibration(*learned["calibration"])
-        numbers = learned["noise"].tolist()
-        finder.noise_, finder.noise_share_ = Noise(*numbers[:3]), NoiseShare(*numbers[3:])
-        finder._ratio, finder._ratio_alone = (
-            DensityRatio(*(learned[f"{name}.{each.name}"] for each in fields(DensityRatio)))
-            for name in ("ratio", "alone")
-        )
+        finder._learned = Learned.of(learned)
         return finder
 
     def _repr_html_(self) -> str:
@@ -436,11 +403,6 @@ class NoiseFinder:
         if not hasattr(self, "models_"):
             raise InputError("NoiseFinder has not judged anything yet: call fit first")
         return self.models_
-
-
-def basis_names(basis: NDArray[np.int8]) -> pa.Array:
-    """By what interactions were judged, in words."""
-    return pa.array(np.array(_BASES, dtype=object)[basis], pa.string())
 
 
 def _has_none(matrix: csr_array) -> NDArray[np.bool_]:

@@ -17,11 +17,18 @@ def dealt(matrix: csr_array, n_folds: int, rng: np.random.Generator) -> NDArray[
     >>> np.bincount(folds[:6]), np.bincount(folds[6:])
     (array([2, 2, 2]), array([2, 2, 2]))
     """
-    users = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    order = np.lexsort((rng.random(matrix.nnz), users))
-    card = np.empty(matrix.nnz, dtype=np.int64)
-    card[order] = np.arange(matrix.nnz) - matrix.indptr[users]
-    first = rng.integers(n_folds, size=matrix.shape[0])
+    chance = rng.random(matrix.nnz)
+    return dealt_by(matrix.indptr, n_folds, chance, rng.integers(n_folds, size=matrix.shape[0]))
+
+
+def dealt_by(
+    indptr: NDArray[np.integer], n_folds: int, chance: NDArray[np.float64], first: NDArray[np.integer]
+) -> NDArray[np.int16]:
+    """The same where chance comes from elsewhere: cards go in the order of `chance`, each user's to `first` first."""
+    users = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    order = np.lexsort((chance, users))
+    card = np.empty(len(users), dtype=np.int64)
+    card[order] = np.arange(len(users)) - indptr[users]
     return np.asarray((card + first[users]) % n_folds, dtype=np.int16)
 
 

@@ -33,21 +33,29 @@ def standing(
     array([ 1.61,  0.  , -1.61])
     """
     order = np.lexsort((values, np.repeat(np.arange(len(begins) - 1), np.diff(begins))))
-    shares = np.empty(len(asked))
-    _standing(values[order], begins.astype(np.int64), groups, asked, left_out, shares)
-    return np.log(shares) - np.log1p(-shares)
+    above, equal, n = (np.empty(len(asked), dtype=np.int64) for _ in range(3))
+    _standing(values[order], begins.astype(np.int64), groups, asked, left_out, above, equal, n)
+    return log_odds(above, equal, n)
+
+
+def log_odds(above: NDArray[np.int64], equal: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What `standing` answers where so many others are larger and equal, of so many."""
+    shares = (above + 0.5 * equal + 0.5) / (others + 1)
+    return np.asarray(np.log(shares) - np.log1p(-shares))
 
 
 @njit(cache=True, nogil=True)
-def _standing(ordered, begins, groups, asked, left_out, shares):  # type: ignore[no-untyped-def] # pragma: no cover
+def _standing(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    ordered, begins, groups, asked, left_out, above, equal, others
+):
     for place in range(len(asked)):
         group = ordered[begins[groups[place]] : begins[groups[place] + 1]]
         own, other = asked[place], left_out[place]
         n = len(group)
         up_to = np.searchsorted(group, own, side="right")
-        above, equal = n - up_to, up_to - np.searchsorted(group, own, side="left")
+        above[place], equal[place] = n - up_to, up_to - np.searchsorted(group, own, side="left")
         if other == other:  # not NaN
             n -= 1
-            above -= other > own
-            equal -= other == own
-        shares[place] = (above + 0.5 * equal + 0.5) / (n + 1)
+            above[place] -= other > own
+            equal[place] -= other == own
+        others[place] = n

@@ -10,6 +10,8 @@ from prorec.errors import number, whole
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from prorec.engines.spark.folder import WorkFolder
+
 
 @dataclass(frozen=True)
 class ALS:
@@ -56,3 +58,25 @@ class ALS:
             ratingCol="weight",
         ).fit(clicks.select("user", "item", "weight").where("weight > 0"))
         return model.userFactors, model.itemFactors
+
+    def written(
+        self, clicks: DataFrame, n_blocks: int, folder: WorkFolder, place: str, step: str
+    ) -> tuple[DataFrame, DataFrame]:
+        """The same, (user, features) and (item, features), in the work folder: learned there once.
+
+        Who has no interaction has no factors.
+        """
+        names = [f"{place}/factors-of-{kind}s" for kind in ("user", "item")]
+        if not all(folder.has(name) for name in names):
+            folder.say(f"{step}: ALS")
+            for name, kind, table in zip(names, ("user", "item"), self.factors(clicks, n_blocks), strict=True):
+                folder.say(f"{step}: factors of {kind}s")
+                folder.write(name, table.select(table["id"].alias(kind), "features"))
+        return folder.read(names[0]), folder.read(names[1])
+
+    def filled(self, frame: DataFrame, column: str = "features") -> DataFrame:
+        """Zeros for those who have no factors: nothing was learned of them."""
+        from pyspark.sql import functions as F
+
+        zeros = F.array_repeat(F.lit(0.0).cast("float"), self.rank)
+        return frame.withColumn(column, F.coalesce(column, zeros))

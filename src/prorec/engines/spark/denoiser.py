@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from prorec._columns import ColumnRef
 from prorec.denoise.gamma import times_automatic
+from prorec.denoise.labels import By
 from prorec.engines.spark.als import ALS
+from prorec.engines.spark.crossfit import CrossFit
 from prorec.engines.spark.result import Denoised
 from prorec.engines.spark.run import Run, Say
 from prorec.engines.spark.tables import Clicks
-from prorec.errors import InputError, number, one_of, whole
+from prorec.errors import InputError, number, one_of, shown, whole
+from prorec.noise.flags import check_fdr
 from prorec.transport.blocks import check_memory
 from prorec.transport.thresholds import Threshold, as_k
 
@@ -44,8 +47,16 @@ class SparkProRec:
     """When weights change by less than this share of their sum, that was the last round."""
     marginals: Literal["popularity", "uniform"] = "popularity"
     """How much mass each user sends and each item receives."""
+    noise: str | CrossFit = "plan"
+    """Where the noise probability comes from: `plan`, which orders clicks and costs nothing; `cross-fit`, or a
+    `CrossFit`, from models that have not seen the click, which is calibrated and costs a fit of each for every fold."""
+    weights: By = "plan"
+    """What clicks are relabelled by: the plan's r; 1 − the noise probability, if that is cross-fitted; or both, r times
+    that."""
     flag_share: float = 0.05
-    """The share of interactions to flag, the most suspicious."""
+    """The share of interactions to flag, the most suspicious, where the probability is the plan's."""
+    fdr: float = 0.1
+    """The share of flags that may be wrong, where the probability is cross-fitted."""
     memory: float = _MEMORY
     """How many bytes of a block of users × items one task may hold."""
     partitions: int | None = None
@@ -83,6 +94,13 @@ class SparkProRec:
             raise InputError("with factors that are given there is one round only: nothing learns from the new weights")
         return Run(clicks, self, given, work, resume, say or (lambda words: None)).go()
 
+    @property
+    def cross_fit(self) -> CrossFit | None:
+        """How noise is looked for, if not by the plan."""
+        if isinstance(self.noise, CrossFit):
+            return self.noise
+        return CrossFit() if self.noise == "cross-fit" else None
+
     def check(self) -> None:
         """Refuse settings that make no sense, before any job starts."""
         if not isinstance(self.model, ALS):
@@ -96,6 +114,14 @@ class SparkProRec:
         as_k(self.threshold)
         one_of("marginals", self.marginals, ("popularity", "uniform"))
         number("flag_share", self.flag_share, 0, 1)
+        check_fdr(self.fdr)
+        if isinstance(self.noise, CrossFit):
+            self.noise.check()
+        elif self.noise not in ("plan", "cross-fit"):
+            raise InputError(f"noise must be 'plan', 'cross-fit' or a CrossFit; got {shown(self.noise)}")
+        one_of("weights", self.weights, ("plan", "probability", "both"))
+        if self.weights != "plan" and self.cross_fit is None:
+            raise InputError(f"weights={self.weights!r} needs probabilities that mean something: noise='cross-fit'")
         check_memory(self.memory, 1)
         if self.partitions is not None:
             whole("partitions", self.partitions, 1)

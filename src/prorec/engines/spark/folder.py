@@ -41,11 +41,18 @@ class WorkFolder:
 
     def table(self, name: str, step: str, make: Callable[[], DataFrame]) -> DataFrame:
         """The table of that name; made and written first, if it is not there. The step is what people watching see."""
-        path = f"{self.path}/{name}"
         if not self.has(name):
             self.say(step)
-            make().write.mode("overwrite").parquet(path)
-        return self._spark.read.parquet(path)
+            self.write(name, make())
+        return self.read(name)
+
+    def write(self, name: str, table: DataFrame) -> None:
+        """Write a table."""
+        table.write.mode("overwrite").parquet(f"{self.path}/{name}")
+
+    def read(self, name: str) -> DataFrame:
+        """A table that has been written."""
+        return self._spark.read.parquet(f"{self.path}/{name}")
 
     def has(self, name: str) -> bool:
         """Whether a table is there, whole."""

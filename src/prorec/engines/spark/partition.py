@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec.denoise.gamma import spread_of
+from prorec.denoise.labels import By, new_weights
 from prorec.factors import Factors
 from prorec.transport.blocks import Blocks
 from prorec.transport.item_blocks import BlockedFactors
 from prorec.transport.passes import OnCpu
-from prorec.transport.relabelling import relabel
 from prorec.transport.scores import Scaled, ScaledFactors
 from prorec.transport.thresholds import Matching, Threshold, as_k, fingerprint
 
@@ -33,7 +33,7 @@ MATCHED = (
     "user int, kappa long, threshold float, items array<int>, weights array<float>, originals array<float>, "
     "shares array<float>"
 )
-COUNTED = "bits int, number long"
+COUNTED = "bits int, number long, wrong double"
 SPREAD = "users long, squares double, largest double"
 
 
@@ -104,6 +104,7 @@ def matched(
     beta: float,
     lam: float,
     anchored: bool,
+    by: By,
 ) -> Iterator[pa.RecordBatch]:
     """κ and threshold of each user, and shares and new weights of their interactions.
 
@@ -126,8 +127,9 @@ def matched(
         matching = Matching(kappa, value, shares, observed.indptr.astype(np.int64), fingerprint(observed))
         if threshold == "none":
             matching = matching.without_threshold(len(item_potential))
-        new = relabel(observed, matching, beta, lam, originals if anchored else None)
-        lists = [_lists(batch, values) for values in (new.data, originals.data, shares)]
+        trusted = None if by == "plan" else batch.column("trusted").flatten().to_numpy(zero_copy_only=False)
+        new = new_weights(observed, matching, beta, lam, originals if anchored else None, trusted, by)
+        lists = [_lists(batch, values) for values in (new, originals.data, shares)]
         yield _batch(
             MATCHED,
             [
@@ -150,22 +152,27 @@ def spread(batches: Batches, shipped: Shipped) -> Iterator[pa.RecordBatch]:
 
 
 def counted(
-    batches: Batches, probability: Callable[[NDArray[np.float32]], NDArray[np.float32]], high: int | None
+    batches: Batches, probability: Callable[[NDArray[np.float32]], NDArray[np.float32]] | None, high: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """How many interactions have which noise probability, by the upper half of its bits; or by the lower, below one.
+    """How many interactions have which noise probability p, by the upper half of its bits; or by the lower, below one.
 
-    Positive numbers are in the order of their bits.
+    Positive numbers are in the order of their bits. With each number Σ(1 − p), how many of them are not noise. The
+    column has probabilities, or lists of what they are worked out from.
     """
     for batch in batches:
-        values = probability(batch.column("shares").flatten().to_numpy(zero_copy_only=False))
+        if probability is None:
+            values = batch.column(0).to_numpy(zero_copy_only=False)
+        else:
+            values = probability(batch.column(0).flatten().to_numpy(zero_copy_only=False))
         bits = values.view(np.uint32).astype(np.int64)
         if high is not None:
             inside = (bits >> 16) == high
             bits, values = bits[inside] & 0xFFFF, values[inside]
         else:
             bits = bits >> 16
-        kinds, number = np.unique(bits, return_counts=True)
-        yield _batch(COUNTED, [pa.array(kinds.astype(np.int32)), pa.array(number.astype(np.int64))])
+        kinds, which, number = np.unique(bits, return_inverse=True, return_counts=True)
+        wrong = np.bincount(which, 1 - values.astype(np.float64), len(kinds))
+        yield _batch(COUNTED, [pa.array(kinds.astype(np.int32)), pa.array(number.astype(np.int64)), pa.array(wrong)])
 
 
 # ── between Arrow and numpy ─────────────────────────────────────────────────────────────────────────

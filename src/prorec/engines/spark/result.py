@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prorec.engines.spark.sizes import Sizes
 from prorec.errors import whole
+from prorec.noise.share import NoiseShare
 from prorec.report.selection import MOST
 
 if TYPE_CHECKING:
@@ -39,12 +40,15 @@ class Denoised:
     settings: dict[str, str]
     """What the denoiser was told, by name."""
     work: str
+    noise_share: NoiseShare | None
+    """How much of the log is noise, where that was looked for by cross-fitting."""
     _pairs: DataFrame
 
     def noise_table(self) -> DataFrame:
         """One row for each pair, most suspicious first.
 
-        Columns: user, item, weight, noise_probability, flagged, share, threshold. In Spark, an order lasts until the
+        Columns: user, item, weight, noise_probability, flagged, share, threshold; and, where it is cross-fitted,
+        percentile and basis. In Spark, an order lasts until the
         next join: write it, or take the first of it.
         """
         return (
@@ -66,6 +70,7 @@ class Denoised:
             "rounds": last.number,
             "mass_kept": last.mass_kept,
             "below_threshold": last.below_threshold,
+            "noise_share": None if self.noise_share is None else asdict(self.noise_share),
         }
 
     def report(self, path: str | Path, *, title: str = "Which clicks are noise?", most: int = MOST) -> None:

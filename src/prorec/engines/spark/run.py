@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from prorec.denoise.gamma import MOST_USERS, gamma_for, times_automatic
 from prorec.denoise.probability import AT_RANDOM, plan_probability
 from prorec.engines.spark import partition
+from prorec.engines.spark.crossfit import Judgement, cross_fitted
 from prorec.engines.spark.flags import cutoff
 from prorec.engines.spark.folder import WorkFolder
 from prorec.engines.spark.result import Denoised, RoundOnSpark
 from prorec.engines.spark.shipping import Shipping
 from prorec.engines.spark.sizes import Sizes
-from prorec.engines.spark.tables import Clicks, free_name, numbered, placed, quoted, small
+from prorec.engines.spark.tables import Clicks, exploded, free_name, numbered, placed, quoted, small
 from prorec.errors import InputError
 from prorec.transport.blocks import check_memory
 
@@ -52,6 +53,8 @@ class Run:
         say: Say,
     ) -> None:
         self.clicks, self.settings, self.given, self.say = clicks, settings, given, say
+        self.judgement: Judgement | None = None
+        """What cross-fitting found, if that was asked for."""
         self.spark = clicks.frame.sparkSession
         context = self.spark.sparkContext
         if work is None:
@@ -71,6 +74,10 @@ class Run:
         """All of it."""
         self._begin = time.perf_counter()
         self._number()
+        how = self.settings.cross_fit
+        if how is not None:
+            grouped = self._grouped(1)
+            self.judgement = cross_fitted(how, grouped, self.sizes, self.folder, self.shipping, self._shipped)
         history = [self._round(1)]
         while history[-1].number < self.settings.rounds and history[-1].change > self.settings.tolerance:
             history.append(self._round(history[-1].number + 1))
@@ -159,8 +166,8 @@ class Run:
 
     def _factors(self, which: int) -> tuple[DataFrame, DataFrame]:
         """(user, features) and (item, features), by number."""
-        names = [f"round-{which}/factors-of-{what}" for what in ("users", "items")]
         if self.given is not None:
+            names = [f"round-{which}/factors-of-{what}" for what in ("users", "items")]
             tables = zip(names, self.given, (self.users, self.items), ("user", "item"), strict=True)
             users, items = (
                 self.folder.table(
@@ -177,23 +184,19 @@ class Run:
                 for name, frame, ids, kind in tables
             )
             return users, items
-        if not all(self.folder.has(name) for name in names):
-            self.folder.say(f"round {which}: ALS")
-            learned = self.settings.model.factors(self._weighted(which), self.n_partitions)
-            for name, table, kind in zip(names, learned, ("user", "item"), strict=True):
-                self.folder.table(
-                    name,
-                    f"round {which}: factors of {kind}s",
-                    lambda table=table, kind=kind: table.select(table["id"].alias(kind), "features"),  # type: ignore[misc]
-                )
-        users, items = (self.folder.table(name, "", partial(_never, name)) for name in names)
+        model = self.settings.model
+        users, items = model.written(
+            self._weighted(which), self.n_partitions, self.folder, f"round-{which}", f"round {which}"
+        )
+        if users.count() < self.sizes.users:  # somebody has no weight left
+            users = model.filled(self.users.select("user").join(users, "user", "left"))
         return users, items
 
     def _weighted(self, which: int) -> DataFrame:
         """Clicks with the weights that this round begins with."""
         if which == 1:
             return self.indexed.select("user", "item", "weight")
-        return _exploded(self.matched, ["weights"]).withColumnRenamed("weights", "weight")
+        return exploded(self.matched, ["weights"]).withColumnRenamed("weights", "weight")
 
     def _grouped(self, which: int) -> DataFrame:
         """One row for each user: items in order, weights now and in the beginning."""
@@ -220,26 +223,27 @@ class Run:
         users = users.repartition(self.n_partitions, "user")
         folder.say(f"round {which}: sending factors of items")
         names = self.shipping.send_factors(f"items-{which}", items, sizes.items, sizes.rank)
-        shipped = partition.Shipped(names, 1.0, settings.memory, max(1, int(_FACTORS / (4 * sizes.rank))))
-        gamma = folder.number("gamma", "choosing γ", lambda: self._gamma(shipped, users))
-        shipped = partition.Shipped(names, gamma, settings.memory, shipped.most_items)
+        gamma = folder.number("gamma", "choosing γ", lambda: self._gamma(self._shipped(names, sizes.rank), users))
+        shipped = self._shipped(names, sizes.rank, gamma)
         sums = folder.table(
             f"round-{which}/sums",
             f"round {which}: sums over all pairs",
             lambda: users.mapInArrow(partial(partition.sums, shipped=shipped), partition.SUMS),
         )
+        grouped = self._grouped(which)
+        lists = [("items", "int"), ("weights", "float"), ("originals", "float")]
+        if settings.weights != "plan":
+            grouped = grouped.join(self._trusted(), "user")
+            lists.append(("trusted", "float"))
         potential = self.shipping.send(f"potential-{which}", self._item_potential(which, sums))
         everything = (
             users.join(sums.where("user is not null").select("user", "row_sum"), "user")
-            .join(self._grouped(which), "user", "left")
+            .join(grouped, "user", "left")
             .select(
                 "user",
                 "features",
                 "row_sum",
-                *(
-                    F.coalesce(name, F.array().cast(f"array<{kind}>")).alias(name)
-                    for name, kind in (("items", "int"), ("weights", "float"), ("originals", "float"))
-                ),
+                *(F.coalesce(name, F.array().cast(f"array<{kind}>")).alias(name) for name, kind in lists),
             )
         )
         work = partial(
@@ -252,8 +256,22 @@ class Run:
             beta=settings.beta,
             lam=settings.lam,
             anchored=settings.anchored,
+            by=settings.weights,
         )
         return everything.mapInArrow(work, partition.MATCHED)
+
+    def _trusted(self) -> DataFrame:
+        """One row for each user: 1 − the probability of noise, in the order of the items."""
+        from pyspark.sql import functions as F
+
+        assert self.judgement is not None, "the settings were checked"
+        trusted = self.judgement.pairs.select("user", "item", (1 - F.col("noise_probability")).alias("trusted"))
+        pairs = F.sort_array(F.collect_list(F.struct("item", "trusted"))).alias("pairs")
+        return trusted.groupBy("user").agg(pairs).select("user", F.col("pairs.trusted").alias("trusted"))
+
+    def _shipped(self, names: tuple[str, ...], rank: int, gamma: float = 1.0) -> partition.Shipped:
+        """Item factors that have been sent, and how much of a product with them a task may hold."""
+        return partition.Shipped(names, gamma, self.settings.memory, max(1, int(_FACTORS / (4 * rank))))
 
     def _gamma(self, shipped: partition.Shipped, users: DataFrame) -> float:
         """γ, or the automatic one: from the same users that one machine takes."""
@@ -315,24 +333,32 @@ class Run:
 
     # ── what comes out ──────────────────────────────────────────────────────────────────────────────
 
+    def _cutoff(self) -> float:
+        """The largest noise probability that is not flagged: by share, or, where it means something, by `fdr`."""
+        sizes, settings = self.sizes, self.settings
+        if self.judgement is not None:
+            probabilities = self.judgement.pairs.select("noise_probability")
+            return cutoff(probabilities, None, lambda number, wrong: wrong <= settings.fdr * number)
+        probability = partial(plan_probability, n_items=sizes.items)
+        most = int(settings.flag_share * sizes.pairs)
+        return cutoff(self.matched.select("shares"), probability, lambda number, wrong: number <= most)
+
     def _put_together(self, history: list[RoundOnSpark]) -> Denoised:
         from pyspark.sql import functions as F
 
         folder, sizes, clicks = self.folder, self.sizes, self.clicks
-        probability = partial(plan_probability, n_items=sizes.items)
-        limit = folder.number(
-            "flags",
-            "how suspicious is suspicious",
-            lambda: cutoff(self.matched, probability, sizes.pairs, share=self.settings.flag_share),
-        )
-        pairs = _exploded(self.matched, ["weights", "originals", "shares"], "threshold").withColumnsRenamed(
+        limit = folder.number("flags", "how suspicious is suspicious", self._cutoff)
+        pairs = exploded(self.matched, ["weights", "originals", "shares"], "threshold").withColumnsRenamed(
             {"weights": "weight", "originals": "weight_before", "shares": "share"}
         )
-        # The same in single precision as one machine has it, so that what is flagged here is flagged there.
-        likely = F.lit(1) / (
-            F.lit(1) + F.lit((1 - AT_RANDOM) / AT_RANDOM) * sizes.items * F.col("share").cast("double")
-        )
-        pairs = pairs.withColumn("noise_probability", likely.cast("float"))
+        if self.judgement is None:
+            # The same in single precision as one machine has it, so that what is flagged here is flagged there.
+            likely = F.lit(1) / (
+                F.lit(1) + F.lit((1 - AT_RANDOM) / AT_RANDOM) * sizes.items * F.col("share").cast("double")
+            )
+            pairs = pairs.withColumn("noise_probability", likely.cast("float"))
+        else:
+            pairs = pairs.join(self.judgement.pairs, ["user", "item"])
         pairs = pairs.withColumn("flagged", F.col("noise_probability").cast("double") > F.lit(float(limit)))
         named = pairs.join(self.users, "user").join(small(self.items, sizes.items), "item")
         found = folder.table("found", "what was found, by id", lambda: named)
@@ -357,19 +383,5 @@ class Run:
         told = {each.name: str(getattr(self.settings, each.name)) for each in fields(self.settings)}
         if self.given is not None:
             told["model"] = "factors that were given"
-        return Denoised(frame, people, sizes, tuple(history), seconds, told, folder.path, found)
-
-
-def _never(name: str) -> DataFrame:
-    raise AssertionError(f"{name} has been written")
-
-
-def _exploded(matched: DataFrame, lists: list[str], *others: str) -> DataFrame:
-    """One row for each pair: user, item, and the values of some lists; and others, as they are."""
-    from pyspark.sql import functions as F
-
-    zipped = F.explode(F.arrays_zip("items", *lists)).alias("pair")
-    rows = matched.select("user", *others, zipped)
-    return rows.select(
-        "user", *others, F.col("pair.items").alias("item"), *(F.col(f"pair.{name}").alias(name) for name in lists)
-    )
+        share = None if self.judgement is None else self.judgement.share
+        return Denoised(frame, people, sizes, tuple(history), seconds, told, folder.path, share, found)

@@ -42,7 +42,9 @@ class Shipping:
         rows = max(1, _BLOCK // (4 * rank))
         names = []
         for begin in range(0, n_items, rows):
-            part = items.where(f"item >= {begin} and item < {begin + rows}").orderBy("item").toArrow()
+            part = items.where(f"item >= {begin} and item < {begin + rows}").toArrow()
             features = part.column("features").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            names.append(self.send(f"{name}-{begin}", features.astype(np.float32).reshape(part.num_rows, -1)))
+            block = np.zeros((min(rows, n_items - begin), rank), dtype=np.float32)  # of some items nothing was learned
+            block[part.column("item").to_numpy() - begin] = features.reshape(part.num_rows, rank)
+            names.append(self.send(f"{name}-{begin}", block))
         return tuple(names)

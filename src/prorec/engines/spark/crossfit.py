@@ -1,0 +1,213 @@
+"""Cross-fitting on Spark: each click is judged by models that have not seen it, and gets a probability.
+
+As in `prorec.NoiseFinder`, fold by fold. Clicks are dealt into folds by a hash, so that a step that is run again deals
+them again alike. What tells clicks from controls is learned by the driver, from as many clicks as one machine takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prorec._random import generator
+from prorec.engines.spark import judging
+from prorec.engines.spark.als import ALS
+from prorec.engines.spark.partition import Shipped
+from prorec.engines.spark.tables import exploded
+from prorec.errors import InputError, whole
+from prorec.noise.controls import LEARN_FROM
+from prorec.noise.learned import Learned
+from prorec.noise.share import NoiseShare
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from prorec.engines.spark.folder import WorkFolder
+    from prorec.engines.spark.shipping import Shipping
+    from prorec.engines.spark.sizes import Sizes
+
+ShippedAs = Callable[[tuple[str, ...], int], Shipped]
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """How noise is looked for by cross-fitting; what `prorec.NoiseFinder` is on one machine."""
+
+    models: tuple[ALS, ...] = (
+        ALS(rank=10, alpha=10.0, regularization=1.0),
+        ALS(rank=40, alpha=1.0, regularization=0.3),
+    )
+    """Who votes. These two coarse ones find nearly what one machine's four do."""
+    folds: int = 5
+    """Each interaction is judged by models that learned from all folds but its own. More find a little more."""
+    seed: int = 0
+    """Of folds and controls."""
+
+    def check(self) -> None:
+        """Refuse parameters that make no sense."""
+        if not (isinstance(self.models, tuple | list) and self.models):
+            raise InputError("models must have at least one ALS(…) in it")
+        for model in self.models:
+            if not isinstance(model, ALS):
+                raise InputError(f"models must be prorec.engines.spark.ALS(…); got {type(model).__name__}")
+            model.check()
+        whole("folds", self.folds, 2, 1000)
+        whole("seed", self.seed, 0)
+
+
+class Judgement(NamedTuple):
+    """What cross-fitting found."""
+
+    pairs: DataFrame
+    """One row for each click: user and item by number, noise_probability, percentile, basis."""
+    share: NoiseShare
+
+
+def cross_fitted(
+    how: CrossFit, grouped: DataFrame, sizes: Sizes, folder: WorkFolder, shipping: Shipping, shipped: ShippedAs
+) -> Judgement:
+    """Judge every click.
+
+    Parameters
+    ----------
+    how : models and folds
+    grouped : one row for each user: user, items, weights
+    sizes : of the log
+    folder, shipping : where steps are written, and how arrays get to executors
+    shipped : what executors get to know of item factors that were sent, and their width
+    """
+    if sizes.pairs < how.folds:
+        raise InputError(f"folds must be at most {sizes.pairs}, the number of interactions; got {how.folds}")
+    dealt = folder.table(
+        "cross-fit/dealt",
+        "cross-fit: dealing clicks into folds",
+        lambda: grouped.select("user", "items", "weights").mapInArrow(
+            partial(
+                judging.dealt,
+                n_items=sizes.items,
+                n_folds=how.folds,
+                seed=how.seed,
+                share=min(1.0, LEARN_FROM / sizes.pairs),
+            ),
+            judging.DEALT,
+        ),
+    )
+    folder.say("cross-fit: how many have each item outside each fold")
+    popularity = shipping.send("popularity", _outside(dealt, how.folds, sizes.items))
+    judged = [_judged_in(fold, how, dealt, sizes, folder, shipping, shipped) for fold in range(how.folds)]
+    pairs = folder.table(
+        "cross-fit/pairs", "cross-fit: clicks among clicks", lambda: _featured(dealt, judged, how, sizes, popularity)
+    )
+    among = folder.table("cross-fit/among", "cross-fit: users among the item's users", lambda: _among(pairs))
+    complete = pairs.join(among, ["item", "activity"])
+    arrays = folder.number(
+        "cross-fit/learned", "cross-fit: what tells clicks from controls", lambda: _learned(complete, how.seed)
+    )
+    learned = Learned.of({name: np.array(values) for name, values in arrays.items()})
+    found = folder.table(
+        "cross-fit/found",
+        "cross-fit: how probable noise is",
+        lambda: complete.where("is_click").mapInArrow(partial(judging.concluded, learned=learned), judging.FOUND),
+    )
+    return Judgement(found, learned.share)
+
+
+def _outside(dealt: DataFrame, n_folds: int, n_items: int) -> NDArray[np.float32]:
+    """Folds × items: how many have the item in the part that is learned from."""
+    clicks = exploded(dealt, ["weights", "folds"])
+    counts = clicks.groupBy("item", "folds").agg({"*": "count", "weights": "sum"}).toArrow()
+    item, fold = counts["item"].to_numpy(), counts["folds"].to_numpy()
+    inside, weight = np.zeros((n_folds, n_items), dtype=np.float32), np.zeros(n_folds)
+    inside[fold, item] = counts["count(1)"].to_numpy()
+    np.add.at(weight, fold, counts["sum(weights)"].to_numpy())
+    if (weight >= weight.sum()).any():
+        raise InputError("all weight is in one fold: there is nothing to judge its interactions by")
+    return np.asarray(inside.sum(axis=0) - inside)
+
+
+def _judged_in(
+    fold: int,
+    how: CrossFit,
+    dealt: DataFrame,
+    sizes: Sizes,
+    folder: WorkFolder,
+    shipping: Shipping,
+    shipped: ShippedAs,
+) -> DataFrame:
+    """What all models say of the pairs in one fold."""
+    name, step = f"cross-fit/fold-{fold}", f"cross-fit, fold {fold + 1} of {how.folds}"
+
+    def make() -> DataFrame:
+        train = exploded(dealt, ["weights", "folds"]).where(f"folds <> {fold}").withColumnRenamed("weights", "weight")
+        everything, voters = dealt, []
+        for number, model in enumerate(how.models):
+            users, items = model.written(
+                train, sizes.partitions, folder, f"{name}/model-{number}", f"{step}, model {number + 1}"
+            )
+            names = shipping.send_factors(f"voter-{fold}-{number}", items, sizes.items, model.rank)
+            voters.append(shipped(names, model.rank))
+            column = f"features_{number}"
+            everything = model.filled(
+                everything.join(users.withColumnRenamed("features", column), "user", "left"), column
+            )
+        folder.say(f"{step}: judging its clicks")
+        work = partial(judging.judged, voters=tuple(voters), n_items=sizes.items, fold=fold)
+        return everything.mapInArrow(work, judging.JUDGED)
+
+    return folder.table(f"{name}/judged", f"{step}: judging its clicks", make)
+
+
+def _featured(dealt: DataFrame, judged: list[DataFrame], how: CrossFit, sizes: Sizes, popularity: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    every = judged[0]
+    for each in judged[1:]:
+        every = every.unionByName(each)
+    names = ("places", "values", "percentiles", "is_alone")
+    # As one struct for each fold, so that the four lists stay in the same order.
+    parts = every.groupBy("user").agg(F.collect_list(F.struct(*names)).alias("parts"))
+    joined = dealt.join(parts, "user").select(
+        *dealt.columns, *(F.flatten(F.col(f"parts.{name}")).alias(name) for name in names)
+    )
+    work = partial(judging.featured, n_items=sizes.items, n_voters=len(how.models), popularity=popularity)
+    return joined.mapInArrow(work, judging.FEATURED)
+
+
+def _among(pairs: DataFrame) -> DataFrame:
+    """For each item and activity of a user, how many of the item's users are more active, and how many equally.
+
+    Counts are added up before anything is put in order, so it does not matter that an item may have millions of users.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    counts = pairs.groupBy("item", "activity").agg(F.count_if("is_click").alias("equal"))
+    of_item = Window.partitionBy("item")
+    upwards = of_item.orderBy(F.desc("activity")).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return counts.select(
+        "item",
+        "activity",
+        "equal",
+        (F.sum("equal").over(upwards) - F.col("equal")).alias("above"),
+        F.sum("equal").over(of_item).alias("others"),
+    )
+
+
+def _learned(complete: DataFrame, seed: int) -> dict[str, Any]:
+    """What tells clicks from controls, how much noise there is: as lists of numbers."""
+    rows = complete.where("is_learned_from").toArrow()
+    users, is_click = rows["user"].to_numpy(), rows["is_click"].to_numpy(zero_copy_only=False)
+    if is_click.all():
+        raise InputError("every user has an interaction with every item: there is nothing to hold them against")
+    # Rows come in any order; sums of them, and so the answer, must not depend on it.
+    order = np.lexsort((np.asarray(rows["item"]), ~is_click, users))
+    found = judging.observed(rows.combine_chunks().to_batches()[0]).at(order)
+    _, first, numbers = np.unique(users[order], return_index=True, return_inverse=True)
+    activity = rows["activity"].to_numpy()[order][first].astype(np.float64)
+    learned = Learned.fitted(found, numbers.astype(np.int32), is_click[order], activity, generator(seed))
+    return {name: array.tolist() for name, array in learned.arrays.items()}

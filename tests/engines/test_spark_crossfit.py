@@ -1,0 +1,140 @@
+"""Cross-fitting on a cluster: the same probabilities as one machine's, from the same folds, controls and factors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+import prorec
+from prorec import InputError, Interactions, NoiseFinder, ProRec
+from prorec.engines.spark import ALS, CrossFit, SparkProRec, denoise
+from prorec.engines.spark.chance import chance
+from prorec.models import WRMF
+from prorec.noise.basis import basis_names
+from tests.engines.test_spark import factors_of, places_in, table_of
+
+# PySpark leaves it to the garbage collector to close its sockets.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+FOLDS = 2
+MODELS = (ALS(rank=4, sweeps=2), ALS(rank=2, alpha=1.0, sweeps=2))
+
+
+def test_chance_is_even_and_independent() -> None:
+    users, items = np.repeat(np.arange(300), 300), np.tile(np.arange(300), 300)
+    found = chance(0, 1, users, items)
+    assert (found >= 0).all()
+    assert (found < 1).all()
+    counts = np.histogram(found, 100, (0, 1))[0]
+    assert ((counts - 900) ** 2 / 900).sum() < 160  # χ² with 99 degrees of freedom: once in ten thousand draws
+    for other in (chance(0, 2, users, items), chance(1, 1, users, items), found.reshape(300, 300).T.ravel()):
+        assert abs(np.corrcoef(found, other)[0, 1]) < 0.02
+    grid = found.reshape(300, 300)
+    assert abs(np.corrcoef(grid[:, :-1].ravel(), grid[:, 1:].ravel())[0, 1]) < 0.02
+    np.testing.assert_array_equal(chance(0, 1, users[5:9], items[5:9]), found[5:9])
+
+
+class FromSpark:
+    """A model that learns what Spark has learned, fold by fold."""
+
+    turn: ClassVar[dict[int, int]] = {}
+
+    def __init__(self, work: Path, number: int, shape: tuple[int, int]) -> None:
+        self.work, self.number, self.shape = work, number, shape
+
+    def fit(self, matrix: csr_matrix) -> None:
+        fold = self.turn.get(self.number, 0)
+        self.turn[self.number] = fold + 1
+        # After the folds comes a model for what is judged later, which nobody asks here.
+        place = self.work / f"cross-fit/fold-{min(fold, FOLDS - 1)}/model-{self.number}"
+        arrays = []
+        for kind, n in zip(("user", "item"), self.shape, strict=True):
+            rows = pa.parquet.read_table(place / f"factors-of-{kind}s")
+            array = np.zeros((n, MODELS[self.number].rank), dtype=np.float32)
+            array[rows[kind].to_numpy()] = np.stack(rows["features"].to_numpy())
+            arrays.append(array)
+        self.user_factors, self.item_factors = arrays
+
+
+def listed(work: Path, column: str) -> NDArray[Any]:
+    """What was dealt, in the order of users."""
+    rows = pa.parquet.read_table(work / "cross-fit/dealt").sort_by("user")
+    return np.concatenate([np.asarray(each) for each in rows[column].to_pylist()])
+
+
+@pytest.fixture(scope="module")
+def log() -> Interactions:
+    clean = prorec.make_cinema(300, 200, seed=4).interactions.without_empty()
+    noisy = prorec.inject_noise(clean, 0.15, "uniform", seed=0).interactions
+    # One more user, with a single click: popularity is all there is to judge it by.
+    table = pa.table({"user": [*noisy.users[noisy.user_codes], 10_000], "item": [*noisy.items[noisy.item_codes], 3]})
+    return Interactions.from_table(table)
+
+
+def test_the_same_probabilities(spark: Any, log: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = tmp_path / "work"
+    fitted = WRMF(rank=8).fit(log)
+    how: dict[str, Any] = {"weights": "both", "fdr": 0.5}
+    found = SparkProRec(noise=CrossFit(MODELS, folds=FOLDS), partitions=2, **how).fit(
+        table_of(spark, log), factors=factors_of(spark, fitted), work=str(work)
+    )
+    rows = found.noise_table().toArrow()
+
+    folds, controls = listed(work, "folds"), listed(work, "controls")
+    for user in range(log.n_users):  # dealt like cards
+        counts = np.bincount(folds[log.user_codes == user], minlength=FOLDS)
+        assert np.ptp(counts) <= 1
+    asked = np.repeat(np.arange(len(log)), 2)
+    assert (log.places(log.user_codes[asked], controls) < 0).all(), "nobody has clicked on a control"
+    FromSpark.turn.clear()
+    monkeypatch.setattr("prorec.noise.finder.dealt", lambda *_: folds.astype(np.int16))
+    monkeypatch.setattr(
+        "prorec.noise.finder.drawn", lambda *_: (controls.astype(np.int32), np.ones(len(controls), dtype=bool))
+    )
+    finder = NoiseFinder([FromSpark(work, number, log.matrix.shape) for number in range(2)], folds=FOLDS)
+    local = ProRec(fitted, noise=finder, **how).fit(log, refit=False)
+
+    at = places_in(log, rows)
+    assert sorted(at) == list(range(len(log)))
+    np.testing.assert_allclose(rows["percentile"].to_numpy(), local.finder_.percentile_[at], atol=1e-6)
+    np.testing.assert_allclose(rows["noise_probability"].to_numpy(), local.noise_probability_[at], atol=1e-5)
+    np.testing.assert_allclose(rows["weight"].to_numpy(), local.weights_.data[at], atol=1e-5)
+    assert rows["basis"].to_pylist() == basis_names(local.finder_.basis_[at]).to_pylist()
+    assert set(rows["basis"].to_pylist()) == {"models", "popularity"}
+    expected = local.finder_.noise_share_
+    assert found.noise_share is not None
+    assert found.noise_share.estimate == pytest.approx(expected.estimate, abs=1e-6)
+    assert found.noise_share.low == pytest.approx(expected.low, abs=0.02), "users are drawn again by another chance"
+    flags = rows["flagged"].to_numpy()
+    assert 0 < flags.sum() < len(log)
+    assert (flags == local.flagged_[at]).mean() > 0.999, (
+        "only where the line goes between values that rounding tells apart"
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"noise": "tea leaves"}, "noise must be 'plan', 'cross-fit' or a CrossFit; got 'tea leaves'"),
+        ({"noise": CrossFit(folds=1)}, "folds must be a whole number from 2 to 1000"),
+        ({"noise": CrossFit(())}, "models must have at least one ALS"),
+        ({"noise": CrossFit((WRMF(),))}, "models must be prorec.engines.spark.ALS"),  # type: ignore[arg-type]
+        ({"noise": "cross-fit", "fdr": 1.0}, "fdr must be above 0 and below 1"),
+        ({"weights": "both"}, "needs probabilities that mean something"),
+    ],
+)
+def test_settings_that_make_no_sense(spark: Any, how: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        denoise(spark.createDataFrame(pa.table({"user": [1, 1], "item": [1, 2]})), **how)
+
+
+def test_a_log_that_cannot_be_cross_fitted(spark: Any) -> None:
+    table = spark.createDataFrame(pa.table({"user": [1, 1, 2], "item": [1, 2, 1]}))
+    with pytest.raises(InputError, match="folds must be at most 3, the number of interactions; got 4"):
+        denoise(table, noise=CrossFit(folds=4), partitions=1)
