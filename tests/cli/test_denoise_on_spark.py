@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -9,11 +10,13 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 import prorec
+from prorec.cli.denoise_on_spark import _in_words
 from tests.cli.shell import COMMAND, run, run_anew
 
 
@@ -30,7 +33,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--engine", "ray"), "engine must be one of 'local', 'spark'"),
         (("--master", "local[2]"), "--master means nothing without --engine spark"),
         (("--engine", "spark", "--transport", "emd"), "--transport means nothing with --engine spark"),
-        (("--engine", "spark", "--noise", "cross-fit"), "--noise means nothing with --engine spark"),
+        (("--engine", "spark", "--items", "items.csv"), "--items means nothing with --engine spark"),
+        (("--engine", "spark", "--noise", "tarot"), "noise must be 'plan', 'cross-fit' or a CrossFit; got 'tarot'"),
+        (("--engine", "spark", "--noise", "cross-fit", "--fdr", "0"), "fdr must be above 0 and below 1"),
+        (("--engine", "spark", "--report", "page.txt"), "page.txt"),
         (("--engine", "spark", "-p", "depth=3"), "ALS has no parameter 'depth'; it has rank"),
         (("--engine", "spark", "-p", "rank=0"), "rank must be a whole number of at least 1"),
         (("--engine", "spark", "--lam", "2"), "lam must be"),
@@ -75,7 +81,8 @@ def test_without_java(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
 def test_a_killed_driver_leaves_nothing_half_done_and_is_resumed(folder: Path) -> None:
-    words = "denoise clicks.parquet --out cleaned.parquet --engine spark --master local[2] -p rank=4 -p sweeps=2 --json"
+    words = "denoise clicks.parquet --out cleaned.parquet --engine spark --master local[2] -p rank=4 -p sweeps=2"
+    words += " --report page.html --json"
     work = folder / ".cleaned.parquet.prorec"
     quick = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     driver = subprocess.Popen(
@@ -108,3 +115,20 @@ def test_a_killed_driver_leaves_nothing_half_done_and_is_resumed(folder: Path) -
     weights = got["prorec_weight"].to_numpy()
     assert 0.5 <= weights.min() < weights.max() <= 1
     assert not work.exists()
+    assert json.loads(done.stdout)["report"] == "page.html"
+    page = (folder / "page.html").read_text()
+    assert "Which clicks in clicks.parquet are noise?" in page
+    assert "This is a sample" in page
+
+
+def test_what_is_said_in_the_end() -> None:
+    about: dict[str, Any] = {"rows": 9, "interactions": 8, "users": 3, "items": 4, "flagged_pairs": 2, "out": "o",
+                             "seconds": 1.0, "report": None, "noise_share": None, "fdr": None}  # fmt: skip
+    assert "a list to look at and not a verdict" in _in_words(about)
+    about |= {"noise_share": {"estimate": 0.2, "low": 0.1, "high": 0.3}, "fdr": 0.25, "report": "page.html"}
+    said = _in_words(about)
+    assert "20.0% (10.0% to 30.0%) of these look like random draws. 2 are flagged; of these, about 25% may be" in said
+    assert "The report, about a sample of users, is in page.html." in said
+    assert "Nothing is flagged: of no group is it known that at least 75% are noise" in _in_words(
+        about | {"flagged_pairs": 0}
+    )

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import signal
-import subprocess
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +18,7 @@ from prorec.engines.spark.folder import WorkFolder
 from prorec.factors import Factors
 from prorec.models import SVD, WRMF, Model
 from prorec.transport import top
+from tests.engines.kills import killing
 from tests.report.conftest import data_in
 
 # PySpark leaves it to the garbage collector to close its sockets.
@@ -126,7 +122,7 @@ def test_weights_repeats_and_ids_of_any_kind(spark: Any, club: Interactions) -> 
 
 
 def test_rounds_learn_again_and_a_report_of_a_sample(spark: Any, club: Interactions, tmp_path: Path) -> None:
-    denoiser = SparkProRec(ALS(rank=4, sweeps=2), rounds=2, tolerance=0)
+    denoiser = SparkProRec(ALS(rank=4, sweeps=2), rounds=2, tolerance=0, partitions=4)
     found = denoiser.fit(table_of(spark, club))
     assert [each.number for each in found.history] == [1, 2]
     assert found.history[1].mass_kept < found.history[0].mass_kept < 1
@@ -164,25 +160,20 @@ def test_rounds_learn_again_and_a_report_of_a_sample(spark: Any, club: Interacti
     assert f"<strong>{chosen.sum():,}</strong>" in page
 
 
+def test_who_and_what_has_no_weight_is_kept(spark: Any, club: Interactions) -> None:
+    weights = np.where((club.user_codes == 7) | (club.item_codes == 11), 0.0, 1.0).astype(np.float32)
+    table = table_of(spark, club.with_weights(weights))
+    found = SparkProRec(ALS(rank=4, sweeps=2), partitions=2).fit(table)
+    rows = found.noise_table().toArrow()
+    at = places_in(club, rows)
+    assert sorted(at) == list(range(len(club)))
+    for name in ("weight", "noise_probability", "share", "threshold"):
+        assert np.isfinite(rows[name].to_numpy()).all()
+    assert (rows["weight"].to_numpy()[weights[at] == 0] == 0).all()
+    assert found.frame.count() == len(club)
+
+
 # ── what can go wrong ───────────────────────────────────────────────────────────────────────────────
-
-
-def executors() -> list[int]:
-    found = subprocess.run(
-        ["pgrep", "-f", "CoarseGrainedExecutorBackend.*--app-id"], capture_output=True, text=True, check=False
-    )
-    mine = []
-    for text in found.stdout.split():
-        above, parents = int(text), set()
-        while above > 1:
-            try:
-                above = int(Path(f"/proc/{above}/stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                break
-            parents.add(above)
-        if os.getpid() in parents:
-            mine.append(int(text))
-    return mine
 
 
 # The steps that have more than a moment's work to lose; those between them are their like.
@@ -190,39 +181,11 @@ DEADLY = ("each pair once", "clicks by number", "factors of users by number", "s
           "thresholds and new weights", "what was found")  # fmt: skip
 
 
-def test_a_worker_is_killed_in_every_step(
-    spark: Any, club: Interactions, model: WRMF, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed: list[str] = []
-    killers: list[threading.Thread] = []
-    say = WorkFolder.say
-
-    def say_and_kill(folder: WorkFolder, step: str) -> None:
-        say(folder, step)
-        if not any(each in step for each in DEADLY):
-            return
-
-        def kill() -> None:
-            time.sleep(0.15)
-            until = time.monotonic() + 60
-            while time.monotonic() < until:
-                for process in executors()[:1]:
-                    os.kill(process, signal.SIGKILL)
-                    killed.append(step)
-                    return
-                time.sleep(0.05)  # the last ones are dead, and the next ones not yet born
-
-        killers.append(threading.Thread(target=kill))
-        killers[-1].start()
-
+def test_a_worker_is_killed_in_every_step(spark: Any, club: Interactions, model: WRMF) -> None:
     local = ProRec(model).fit(club, refit=False)
     table, factors = table_of(spark, club), factors_of(spark, model)
-    monkeypatch.setattr(WorkFolder, "say", say_and_kill)
-    found = SparkProRec().fit(table, factors=factors)
-    rows = found.noise_table().toArrow()
-    for killer in killers:
-        killer.join()
-    monkeypatch.setattr(WorkFolder, "say", say)
+    with killing(DEADLY, after=0.15) as killed:
+        rows = SparkProRec().fit(table, factors=factors).noise_table().toArrow()
     assert len(set(killed)) == len(DEADLY), killed
     assert_same(club, local, rows)
 

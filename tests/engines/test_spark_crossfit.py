@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,16 +14,19 @@ from scipy.sparse import csr_matrix
 
 import prorec
 from prorec import InputError, Interactions, NoiseFinder, ProRec
-from prorec.engines.spark import ALS, CrossFit, SparkProRec, denoise
+from prorec.engines.spark import ALS, CrossFit, Denoised, SparkProRec, denoise
 from prorec.engines.spark.chance import chance
 from prorec.models import WRMF
 from prorec.noise.basis import basis_names
+from prorec.report.words import share
+from tests.engines.kills import killing
 from tests.engines.test_spark import factors_of, places_in, table_of
 
 # PySpark leaves it to the garbage collector to close its sockets.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 FOLDS = 2
+HOW: dict[str, Any] = {"weights": "both", "fdr": 0.5}
 MODELS = (ALS(rank=4, sweeps=2), ALS(rank=2, alpha=1.0, sweeps=2))
 
 
@@ -77,15 +81,25 @@ def log() -> Interactions:
     return Interactions.from_table(table)
 
 
-def test_the_same_probabilities(spark: Any, log: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = tmp_path / "work"
-    fitted = WRMF(rank=8).fit(log)
-    how: dict[str, Any] = {"weights": "both", "fdr": 0.5}
-    found = SparkProRec(noise=CrossFit(MODELS, folds=FOLDS), partitions=2, **how).fit(
-        table_of(spark, log), factors=factors_of(spark, fitted), work=str(work)
-    )
-    rows = found.noise_table().toArrow()
+@pytest.fixture(scope="module")
+def fitted(log: Interactions) -> WRMF:
+    return WRMF(rank=8).fit(log)
 
+
+def cross_fitted(spark: Any, log: Interactions, fitted: WRMF, work: Path) -> Denoised:
+    denoiser = SparkProRec(noise=CrossFit(MODELS, folds=FOLDS), partitions=2, **HOW)
+    return denoiser.fit(table_of(spark, log), factors=factors_of(spark, fitted), work=str(work))
+
+
+@pytest.fixture(scope="module")
+def found(spark: Any, log: Interactions, fitted: WRMF, tmp_path_factory: pytest.TempPathFactory) -> Denoised:
+    return cross_fitted(spark, log, fitted, tmp_path_factory.mktemp("work"))
+
+
+def test_the_same_probabilities(
+    found: Denoised, log: Interactions, fitted: WRMF, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, rows = Path(found.work), found.noise_table().toArrow()
     folds, controls = listed(work, "folds"), listed(work, "controls")
     for user in range(log.n_users):  # dealt like cards
         counts = np.bincount(folds[log.user_codes == user], minlength=FOLDS)
@@ -98,7 +112,7 @@ def test_the_same_probabilities(spark: Any, log: Interactions, tmp_path: Path, m
         "prorec.noise.finder.drawn", lambda *_: (controls.astype(np.int32), np.ones(len(controls), dtype=bool))
     )
     finder = NoiseFinder([FromSpark(work, number, log.matrix.shape) for number in range(2)], folds=FOLDS)
-    local = ProRec(fitted, noise=finder, **how).fit(log, refit=False)
+    local = ProRec(fitted, noise=finder, **HOW).fit(log, refit=False)
 
     at = places_in(log, rows)
     assert sorted(at) == list(range(len(log)))
@@ -116,6 +130,30 @@ def test_the_same_probabilities(spark: Any, log: Interactions, tmp_path: Path, m
     assert (flags == local.flagged_[at]).mean() > 0.999, (
         "only where the line goes between values that rounding tells apart"
     )
+
+    found.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert f"<strong>{share(found.noise_share.estimate)}</strong>" in page
+    assert found.summary()["noise_share"] == asdict(found.noise_share)
+
+
+DEADLY = ("dealing clicks", "model 1: ALS", "2 of 2: judging", "clicks among clicks", "the item's users",
+          "how probable")  # fmt: skip
+
+
+def test_a_worker_is_killed_in_every_step(
+    spark: Any, found: Denoised, log: Interactions, fitted: WRMF, tmp_path: Path
+) -> None:
+    with killing(DEADLY, after=0.4) as killed:
+        again = cross_fitted(spark, log, fitted, tmp_path / "work")
+        rows = again.noise_table().toArrow()
+    for step in DEADLY:
+        assert any(step in each for each in killed), (step, killed)
+    expected = found.noise_table().toArrow()
+    order, same = (np.argsort(places_in(log, each)) for each in (rows, expected))
+    for name in ("noise_probability", "weight"):
+        # ALS adds up in another order what is computed again.
+        np.testing.assert_allclose(rows[name].to_numpy()[order], expected[name].to_numpy()[same], atol=1e-3)
 
 
 @pytest.mark.parametrize(

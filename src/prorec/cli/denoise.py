@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from prorec.engines.spark import SparkProRec
 
 _SHOWN = 10
-_NOT_ON_SPARK = "model transport warm_start noise fdr report items timestamp_col".split()
+_NOT_ON_SPARK = "model transport warm_start items timestamp_col".split()
 
 
 def denoise(
@@ -107,9 +107,12 @@ def denoise(
                 rounds=rounds,
                 anchored=anchored,
                 marginals=marginals,
+                noise=noise,
                 flag_share=flag_share,
+                fdr=fdr,
             ),
             columns,
+            report=report,
             master=master,
             kind=format,
             drop=drop,

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from prorec.cli.streams import check_report_free, title_of
 from prorec.data._files import ending_of
 from prorec.errors import InputError
+from prorec.noise.share import NoiseShare
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +29,7 @@ def denoise_on_spark(
     denoiser: SparkProRec,
     columns: dict[str, Any],
     *,
+    report: Path | None,
     master: str | None,
     kind: str | None,
     drop: bool,
@@ -35,7 +38,7 @@ def denoise_on_spark(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Read a table, denoise it, and write it with three more columns: whole, or not at all."""
+    """Read a table, denoise it, and write it with three more columns: whole, or not at all; and a page about it."""
     from prorec.engines.spark.folder import Files
     from prorec.engines.spark.session import session
 
@@ -45,6 +48,8 @@ def denoise_on_spark(
     denoiser.check()
     if "://" not in out and Path(out).exists() and not force:
         raise InputError(f"{out}: this exists already; --force replaces it")  # before Spark starts, which takes seconds
+    if report is not None:
+        check_report_free(report, force=force or resume)
     console = Console(stderr=True, quiet=quiet or as_json)
     spark = session(master)
     files = Files(spark)
@@ -66,7 +71,10 @@ def denoise_on_spark(
     result = found.frame.where(f"not `{found.frame.columns[-1]}`") if drop else found.frame
     # In the work folder first: then there is no moment at which a part of it stands where the whole should.
     result.write.mode("overwrite").format(_format(out, kind)).options(**_options(out, columns)).save(f"{work}/result")
-    about = found.summary() | {"out": out, "seconds": round(time.perf_counter() - begin, 2)}
+    if report is not None:
+        found.report(report, title=title_of(log))
+    about = found.summary() | {"out": out, "report": None if report is None else str(report)}
+    about |= {"fdr": denoiser.fdr if about["noise_share"] else None, "seconds": round(time.perf_counter() - begin, 2)}
     if force:
         files.remove(out)
     files.move(f"{work}/result", out)
@@ -74,15 +82,31 @@ def denoise_on_spark(
     if as_json:
         print(json.dumps(about))
     elif not quiet:
-        Console().print(
-            Text(
-                f"{about['rows']:,} rows looked at: {about['interactions']:,} different interactions of "
-                f"{about['users']:,} users with {about['items']:,} items. {about['flagged_pairs']:,} of these are "
-                "flagged, the most suspicious, as a list to look at and not a verdict (--flag-share makes it longer or "
-                f"shorter). Written to {out} in {about['seconds']:.1f} s."
-            ),
-            soft_wrap=True,
+        Console().print(Text(_in_words(about)), soft_wrap=True)
+
+
+def _in_words(about: dict[str, Any]) -> str:
+    said = (
+        f"{about['rows']:,} rows looked at: {about['interactions']:,} different interactions of {about['users']:,} "
+        f"users with {about['items']:,} items. "
+    )
+    noise = about["noise_share"]
+    if noise is None:
+        said += (
+            f"{about['flagged_pairs']:,} of these are flagged, the most suspicious, as a list to look at and not a "
+            "verdict (--flag-share makes it longer or shorter)."
         )
+    else:
+        said += f"{NoiseShare(**noise)} of these look like random draws. "
+        said += (
+            f"{about['flagged_pairs']:,} are flagged; of these, about {about['fdr']:.0%} may be wrong (--fdr makes it "
+            "more or fewer)."
+            if about["flagged_pairs"]
+            else f"Nothing is flagged: of no group is it known that at least {1 - about['fdr']:.0%} are noise (a "
+            "larger --fdr flags more)."
+        )
+    said += f" Written to {about['out']} in {about['seconds']:.1f} s."
+    return said if about["report"] is None else f"{said} The report, about a sample of users, is in {about['report']}."
 
 
 def _beside(out: str) -> str:

@@ -28,11 +28,10 @@ def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> No
     part = min(_PARTS, int(_PARTS * most / sizes.pairs))
     chosen = f"pmod(xxhash64(user), {_PARTS}) < {part}"
     text = {"user": "cast(user_id as string) as user", "item": "cast(item_id as string) as item"}
-    rows = (
-        found._pairs.where(chosen)
-        .selectExpr(*text.values(), "weight", "weight_before", "noise_probability", "flagged", "share", "threshold")
-        .toArrow()
-    )
+    columns = ["weight", "weight_before", "noise_probability", "flagged", "share", "threshold"]
+    if found.noise_share is not None:
+        columns.append("percentile")
+    rows = found._pairs.where(chosen).selectExpr(*text.values(), *columns).toArrow()
     if not rows.num_rows:
         raise InputError(f"most must be larger: no user of {sizes.users:,} has so few interactions")
     people = found.users.where(chosen).selectExpr(text["user"], "kappa", "threshold").toArrow()
@@ -57,9 +56,9 @@ def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> No
         rows["share"].to_numpy()[order],
         kappa,
         thresholds,
-        None,
-        None,
-        0.0,
+        None if found.noise_share is None else rows["percentile"].to_numpy()[order],
+        found.noise_share,
+        float(told["fdr"]),
         float(told["flag_share"]),
         float(told["lam"]),
         None,

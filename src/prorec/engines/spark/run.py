@@ -113,7 +113,7 @@ class Run:
         self.sizes = Sizes(rows, n_pairs, counts[0], counts[1], rank, self.n_partitions)
         self.total = total
         check_memory(self.settings.memory, counts[1])
-        self.say(self.sizes.plan(self.settings.rounds, learns=self.given is None))
+        self.say(self.sizes.plan(self.settings.rounds, self.settings.cross_fit, learns=self.given is None))
 
     def _total(self) -> list[float]:
         by_user = self.indexed.groupBy("user").agg({"*": "count", "weight": "sum"})

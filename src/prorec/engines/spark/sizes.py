@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prorec.engines.spark.crossfit import CrossFit
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,23 @@ class Sizes:
         """Bytes of user factors and clicks that change their place in each round, before compression."""
         return 2 * self.users * (4 * self.rank + 12) + 12 * self.pairs
 
-    def plan(self, rounds: int, *, learns: bool) -> str:
-        """The passes and bytes of each round, for a person."""
+    def plan(self, rounds: int, cross_fit: CrossFit | None, *, learns: bool) -> str:
+        """The passes and bytes, for a person."""
+        before = []
+        if cross_fit is not None:
+            ranks, pairs = [model.rank for model in cross_fit.models], self.users * self.items
+            before = [
+                f"Cross-fitting, {cross_fit.folds} folds, each:",
+                f"  ALS, rank {' and '.join(map(str, ranks))}",
+                f"  {len(ranks)} passes over {pairs:,} pairs, {1.0 * pairs * sum(ranks):.2g} multiplications",
+                f"  {_bytes(4 * self.items * sum(ranks))} of items to every executor",
+            ]
         return "\n".join(
             [
                 f"{self.rows:,} rows: {self.pairs:,} different interactions of {self.users:,} users with "
                 f"{self.items:,} items, in {self.partitions} partitions of about "
                 f"{-(-self.users // self.partitions):,} users.",
+                *before,
                 f"Each of at most {rounds} rounds:",
                 "  " + (f"ALS, rank {self.rank}" if learns else "factors as they were given"),
                 f"  2 passes over {self.users * self.items:,} pairs, {self.products:.2g} multiplications",
