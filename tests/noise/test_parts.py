@@ -79,6 +79,23 @@ def test_evidence_is_the_place_among_unobserved_items(how: str, memory: float) -
             np.testing.assert_allclose(apart, apart[0], atol=1e-4)
 
 
+def test_evidence_of_somebody_with_many_clicks() -> None:
+    """Who has hundreds of pairs is judged by sorting; the answer is that of counting."""
+    rng = RNG(5)
+    scores = Factors(rng.normal(size=(2, 2)), rng.normal(size=(1500, 2)).round(1))
+    clicked = np.sort(rng.choice(1500, 700, replace=False))
+    matrix = csr_array((np.ones(703, dtype=np.float32), np.append(clicked, [1, 5, 9]), [0, 700, 703]), (2, 1500))
+    everything = np.indices((2, 1500)).reshape(2, -1).astype(np.int32)
+    values, percentiles = evidence(scores, matrix, Pairs(*everything), matrix, "row", 1e6)
+    for user in range(2):
+        own = values.reshape(2, -1)[user]
+        is_free = np.ones(1500, dtype=bool)
+        is_free[matrix.indices[matrix.indptr[user] : matrix.indptr[user + 1]]] = False
+        above = (own[is_free] > own[:, None]).sum(axis=1) + 0.5 * (own[is_free] == own[:, None]).sum(axis=1)
+        expected = (above - 0.5 * is_free + 0.5) / (is_free.sum() - is_free + 1)
+        np.testing.assert_allclose(percentiles.reshape(2, -1)[user], expected, rtol=1e-6)
+
+
 @given(st.integers(0, 1000))
 def test_standing_is_counting(seed: int) -> None:
     rng = RNG(seed)

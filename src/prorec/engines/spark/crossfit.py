@@ -39,8 +39,8 @@ class CrossFit:
     """How noise is looked for by cross-fitting; what `prorec.NoiseFinder` is on one machine."""
 
     models: tuple[ALS, ...] = (
-        ALS(rank=10, alpha=10.0, regularization=1.0),
-        ALS(rank=40, alpha=1.0, regularization=0.3),
+        ALS(rank=10, alpha=10.0, regularization=0.3),
+        ALS(rank=40, alpha=1.0, regularization=0.1),
     )
     """Who votes. These two coarse ones find nearly what one machine's four do."""
     folds: int = 5

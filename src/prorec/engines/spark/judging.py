@@ -127,11 +127,12 @@ def judged(batches: Batches, voters: tuple[Shipped, ...], n_items: int, fold: in
         for number, shipped in enumerate(voters):
             scores = shipped.scores(features_in(batch, f"features_{number}"), 1.0)
             found.append(evidence_in(Blocks(scores, shipped.memory, workers=1), None, asked.matrix, part))
-        begins = _begins(part.users, batch.num_rows)
+        there = np.unique(part.users)  # not everybody has something in every fold
+        begins = np.append(np.searchsorted(part.users, there), len(part.users))
         yield batch_of(
             JUDGED,
             [
-                batch.column("user"),
+                batch.column("user").take(pa.array(there)),
                 lists(begins, asked.places[here].astype(np.int32)),
                 *(lists(begins * len(voters), np.stack(each, axis=1).ravel()) for each in zip(*found, strict=True)),
                 lists(begins, is_alone[part.users]),
