@@ -10,21 +10,28 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from prorec import Interactions, transport
 from prorec.denoise.gamma import automatic_gamma
 from prorec.factors import Factors
 
 ITEMS, RANK, EACH = 2_000, 32, 50
+HALF_FOR_PYTHON = {
+    "spark.executor.memory": "512m",  # Java's heap: it takes all it may have, whether it needs it or not
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",  # with one core; others keep tables of some 60 MB
+}
 
 
 def main() -> None:
@@ -50,8 +57,8 @@ def main() -> None:
     spark.stop()
 
 
-def started():
-    """A cluster of two worker processes."""
+def started(more: dict[str, str] | None = None) -> Any:
+    """A cluster of two worker processes, each of which is to stay inside a gigabyte: Java and Python together."""
     import pyspark
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -60,11 +67,16 @@ def started():
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
-    for name, value in {
+    settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "16",
-    }.items():
+        **HALF_FOR_PYTHON,
+        **(more or {}),
+    }
+    if "PYTHONPATH" in os.environ:
+        settings["spark.executorEnv.PYTHONPATH"] = os.environ["PYTHONPATH"]
+    for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -96,8 +108,7 @@ def run(spark, folder: Path, millions: float) -> tuple[int, float, float, float]
     table = {"user": clicks.user_codes, "item": clicks.item_codes}
     pq.write_table(pa.table(table), paths["clicks"], row_group_size=500_000)
     for name, array in (("users", factors.users), ("items", factors.items)):
-        features = pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), RANK).cast(pa.list_(pa.float32()))
-        pq.write_table(pa.table({name[:-1]: np.arange(len(array)), "features": features}), paths[name])
+        write_factors(paths[name], name[:-1], array)
 
     begin = time.perf_counter()
     gamma = automatic_gamma(factors, clicks.matrix)
@@ -116,11 +127,18 @@ def run(spark, folder: Path, millions: float) -> tuple[int, float, float, float]
     return clicks.n_users, time.perf_counter() - begin, watch.peak, alone
 
 
+def write_factors(path: str | Path, name: str, array: NDArray[np.float32]) -> None:
+    """A table as Spark takes it: ids 0, 1, … and an array of numbers for each."""
+    features = pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.shape[1]).cast(pa.list_(pa.float32()))
+    pq.write_table(pa.table({name: np.arange(len(array)), "features": features}), path)
+
+
 class Watch:
     """The most memory that one executor and the Python processes below it have had at once."""
 
     def __init__(self) -> None:
-        self.peak, self._stop = 0.0, threading.Event()
+        self.peak = self.java = self.python = 0.0
+        self._stop = threading.Event()
 
     def __enter__(self) -> Watch:
         self._thread = threading.Thread(target=self._look)
@@ -133,22 +151,39 @@ class Watch:
 
     def _look(self) -> None:
         while not self._stop.wait(0.5):
-            parents, sizes, executors = {}, {}, []
+            parents, executors = {}, []
             for entry in Path("/proc").iterdir():
                 if not entry.name.isdecimal():
                     continue
                 try:
-                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                    parents[int(entry.name)], sizes[int(entry.name)] = int(fields[1]), int(fields[21]) * 4096
+                    parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                     if b"CoarseGrainedExecutorBackend" in (entry / "cmdline").read_bytes():
                         executors.append(int(entry.name))
                 except (OSError, IndexError):
                     continue
-            for executor in executors:
-                below = {executor}
-                while more := {child for child, parent in parents.items() if parent in below} - below:
-                    below |= more
-                self.peak = max(self.peak, sum(sizes[each] for each in below))
+            ours = _below(os.getpid(), parents)  # somebody else's cluster may be on this machine
+            for executor in ours.intersection(executors):
+                java, python = _own_share(executor), sum(map(_own_share, _below(executor, parents)))
+                if java + python > self.peak:
+                    self.peak, self.java, self.python = java + python, java, python
+
+
+def _below(process: int, parents: dict[int, int]) -> set[int]:
+    """All processes that a process has started, and those that they have."""
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in found | {process}} - found:
+        found |= more
+    return found
+
+
+def _own_share(process: int) -> float:
+    """Bytes of memory that a process has, with its share of those that it has in common with others (Linux's PSS)."""
+    try:
+        told = Path(f"/proc/{process}/smaps_rollup").read_text()
+    except OSError:  # it has ended
+        return 0.0
+    found = re.search(r"^Pss:\s+(\d+) kB", told, re.MULTILINE)
+    return 1024.0 * int(found[1]) if found else 0.0
 
 
 if __name__ == "__main__":

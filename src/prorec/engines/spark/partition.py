@@ -31,7 +31,7 @@ Vector = NDArray[np.float64]
 SUMS = "user int, row_sum double, column_sums binary"
 MATCHED = (
     "user int, kappa long, threshold float, items array<int>, weights array<float>, originals array<float>, "
-    "shares array<float>"
+    "shares array<float>, kept double, before double, original double, changed double, below double"
 )
 COUNTED = "bits int, number long, wrong double"
 SPREAD = "users long, squares double, largest double"
@@ -106,7 +106,7 @@ def matched(
     anchored: bool,
     by: By,
 ) -> Iterator[pa.RecordBatch]:
-    """κ and threshold of each user, and shares and new weights of their interactions.
+    """κ and threshold of each user, shares and new weights of their interactions, and what these add up to.
 
     `potential` names A_j = log p_j − C_j. `total` is the sum of all weights of the beginning, which a user's share q_i
     is of; None, where all users have the same.
@@ -120,7 +120,9 @@ def matched(
         by_user = batch.column("row_sum").to_numpy()
         with np.errstate(divide="ignore"):  # a user whose weights are all 0 has no mass
             mass = (
-                np.log(_row_sums(originals) / total) if total is not None else np.full(len(by_user), -np.log(n_users))
+                np.log(_row_sums(originals, originals.data) / total)
+                if total is not None
+                else np.full(len(by_user), -np.log(n_users))
             )
         passes = shipped.passes(_features(batch))
         kappa, value, shares = passes.match(mass - by_user, item_potential, as_k(threshold), observed)
@@ -129,6 +131,8 @@ def matched(
             matching = matching.without_threshold(len(item_potential))
         trusted = None if by == "plan" else batch.column("trusted").flatten().to_numpy(zero_copy_only=False)
         new = new_weights(observed, matching, beta, lam, originals if anchored else None, trusted, by)
+        below = shares < np.repeat(matching.threshold, np.diff(observed.indptr))
+        added_up = (new, observed.data, originals.data, np.abs(new - observed.data), below)
         lists = [_lists(batch, values) for values in (new, originals.data, shares)]
         yield _batch(
             MATCHED,
@@ -138,6 +142,7 @@ def matched(
                 pa.array(matching.threshold),
                 batch.column("items"),
                 *lists,
+                *(pa.array(_row_sums(observed, each)) for each in added_up),
             ],
         )
 
@@ -193,9 +198,10 @@ def _observed(batch: pa.RecordBatch, weights: str, n_items: int) -> csr_array:
     return csr_array((data, indices, indptr), shape=(batch.num_rows, n_items))
 
 
-def _row_sums(matrix: csr_array) -> Vector:
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return np.asarray(np.bincount(rows, matrix.data.astype(np.float64), matrix.shape[0]), dtype=np.float64)
+def _row_sums(observed: csr_array, values: NDArray[Any]) -> Vector:
+    """What each user's interactions have of something, added up."""
+    rows = np.repeat(np.arange(observed.shape[0]), np.diff(observed.indptr))
+    return np.asarray(np.bincount(rows, values.astype(np.float64), observed.shape[0]), dtype=np.float64)
 
 
 def _lists(batch: pa.RecordBatch, values: NDArray[np.float32]) -> pa.ListArray:

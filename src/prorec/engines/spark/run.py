@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], object]
 _FACTORS = 256e6  # bytes of item factors that a task multiplies by at a time
+_LONG = 20_000  # interactions: a list of a user's that is longer is made, and taken apart, by several tasks
 
 
 class Run:
@@ -104,6 +105,7 @@ class Run:
             "clicks", "clicks by number", lambda: joined.select("user", "item", "weight", "user_id", "item_id")
         )
         n_pairs, total, busiest, self.n_active = folder.number("total", "adding up weights", self._total)
+        self.has_long = busiest > _LONG
         if busiest < 2:
             raise InputError(
                 "every user has one interaction only: there is nothing to compare it with, and a threshold of the "
@@ -159,7 +161,7 @@ class Run:
         kept, below, change = folder.number(
             f"round-{which}/history",
             f"round {which}: adding up what is left",
-            partial(self._what_changed, which, matched),
+            partial(self._what_changed, matched),
         )
         self.matched = matched
         return RoundOnSpark(which, folder.known("gamma"), kept, below, change)
@@ -204,9 +206,20 @@ class Run:
 
         if which > 1:
             return self.matched.select("user", "items", "weights", "originals").repartition(self.n_partitions, "user")
-        clicks = self.indexed.select("user", "item", "weight").repartition(self.n_partitions, "user")
+        clicks = self.indexed.select("user", "item", "weight")
         # Pairs are sorted as a whole: an item before its weight.
-        lists = clicks.groupBy("user").agg(F.sort_array(F.collect_list(F.struct("item", "weight"))).alias("pairs"))
+        pairs = F.sort_array(F.collect_list(F.struct("item", "weight"))).alias("pairs")
+        if self.has_long:
+            # Who has half of all interactions would keep one task busy while all others wait: so some items each for a
+            # task, and the lists that come of that, one after the other.
+            long = clicks.groupBy("user").count().where(F.col("count") > _LONG).select("user", F.lit(1).alias("long"))
+            some = F.when(F.col("long").isNull(), 0).otherwise(F.floor(F.col("item") / _LONG)).alias("some")
+            parts = clicks.join(F.broadcast(long), "user", "left").groupBy("user", some).agg(pairs)
+            in_order = F.sort_array(F.collect_list(F.struct("some", "pairs")))
+            lists = parts.repartition(self.n_partitions, "user").groupBy("user").agg(in_order.alias("parts"))
+            lists = lists.select("user", F.flatten("parts.pairs").alias("pairs"))
+        else:
+            lists = clicks.repartition(self.n_partitions, "user").groupBy("user").agg(pairs)
         return lists.select(
             "user",
             F.col("pairs.item").alias("items"),
@@ -237,8 +250,10 @@ class Run:
             lists.append(("trusted", "float"))
         potential = self.shipping.send(f"potential-{which}", self._item_potential(which, sums))
         everything = (
-            users.join(sums.where("user is not null").select("user", "row_sum"), "user")
-            .join(grouped, "user", "left")
+            # Merged: whatever else Spark does with a table that is small, it leaves fewer partitions, and the pass
+            # over all pairs is then done by few cores.
+            users.join(sums.where("user is not null").select("user", "row_sum").hint("merge"), "user")
+            .join(grouped.hint("merge"), "user", "left")
             .select(
                 "user",
                 "features",
@@ -258,6 +273,7 @@ class Run:
             anchored=settings.anchored,
             by=settings.weights,
         )
+        folder.say(f"round {which}: thresholds and new weights")
         return everything.mapInArrow(work, partition.MATCHED)
 
     def _trusted(self) -> DataFrame:
@@ -311,25 +327,24 @@ class Run:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(mass / mass.sum()) - by_item)
 
-    def _what_changed(self, which: int, matched: DataFrame) -> list[float]:
-        """The weight kept, the share of pairs below their threshold, and the change against the round before."""
-        own = "aggregate({0}, 0D, (total, value) -> total + value)"
-        rows = matched.select("user", "weights", "originals", "shares", "threshold")
-        if which == 1:
-            rows = rows.withColumn("before", rows["originals"])
-        else:
-            rows = rows.join(self.matched.selectExpr("user", "weights as before"), "user")
-        found = rows.selectExpr(
-            f"sum({own.format('weights')})",
-            f"sum({own.format('originals')})",
-            f"sum({own.format('before')})",
-            f"sum({own.format('zip_with(weights, before, (now, then) -> abs(now - then))')})",
-            "sum(size(filter(shares, share -> share < threshold)))",
-            "sum(size(shares))",
-        ).first()
+    def _what_changed(self, matched: DataFrame) -> list[float]:
+        """The weight kept, the share of pairs below their threshold, and the change against what came in."""
+        from pyspark.sql import functions as F
+
+        found = matched.agg(*(F.sum(name) for name in ("kept", "original", "before", "changed", "below"))).first()
         assert found is not None
-        now, original, before, changed, below, pairs = (float(each or 0) for each in found)
-        return [now / original, below / pairs, changed / max(before, np.finfo(np.float64).tiny)]
+        kept, original, before, changed, below = (float(each or 0) for each in found)
+        return [kept / original, below / self.sizes.pairs, changed / max(before, np.finfo(np.float64).tiny)]
+
+    def _spread_out(self, by_user: DataFrame, lists: list[str]) -> DataFrame:
+        """Rows of long lists as several rows, in several places."""
+        from pyspark.sql import functions as F
+
+        last = F.floor(F.size(lists[0]) / _LONG).cast("int")
+        rows = by_user.withColumn("some", F.explode(F.sequence(F.lit(0), last)))
+        parts = (F.slice(name, F.col("some") * _LONG + 1, F.lit(_LONG)).alias(name) for name in lists)
+        others = [name for name in by_user.columns if name not in lists]
+        return rows.select(*others, "some", *parts).repartition(self.n_partitions, "user", "some")
 
     # ── what comes out ──────────────────────────────────────────────────────────────────────────────
 
@@ -348,7 +363,12 @@ class Run:
 
         folder, sizes, clicks = self.folder, self.sizes, self.clicks
         limit = folder.number("flags", "how suspicious is suspicious", self._cutoff)
-        pairs = exploded(self.matched, ["weights", "originals", "shares"], "threshold").withColumnsRenamed(
+        # Users have their ids again while there is one row for each: no user's interactions go to one place.
+        lists = ["weights", "originals", "shares"]
+        by_user = self.matched.join(self.users, "user")
+        if self.has_long:
+            by_user = self._spread_out(by_user, ["items", *lists])
+        pairs = exploded(by_user, lists, "threshold", "user_id").withColumnsRenamed(
             {"weights": "weight", "originals": "weight_before", "shares": "share"}
         )
         if self.judgement is None:
@@ -360,7 +380,7 @@ class Run:
         else:
             pairs = pairs.join(self.judgement.pairs, ["user", "item"])
         pairs = pairs.withColumn("flagged", F.col("noise_probability").cast("double") > F.lit(float(limit)))
-        named = pairs.join(self.users, "user").join(small(self.items, sizes.items), "item")
+        named = pairs.join(small(self.items, sizes.items), "item")
         found = folder.table("found", "what was found, by id", lambda: named)
         taken = clicks.frame.columns
         own = {name: free_name(name, taken) for name in ("weight", "noise_probability", "flagged")}

@@ -1,0 +1,45 @@
+"""A log in which nothing is spread evenly: the same answer as on one machine, and work for every partition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from prorec import Interactions, ProRec
+from prorec.engines.spark import SparkProRec
+from prorec.models import WRMF
+from tests.engines.test_spark import assert_same, factors_of, table_of
+
+# PySpark leaves it to the garbage collector to close its sockets.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def test_one_user_with_half_one_item_of_everyone_and_users_with_one_click(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lists of two users are too long for one task: one of them ends where a part of it does."""
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr("prorec.engines.spark.run._LONG", 50)
+    rows = [(0, item) for item in range(700)]
+    rows += [(1, item) for item in range(100)]
+    rows += [(user, 0) for user in range(2, 500)]
+    rows += [(user, item) for user in range(2, 30) for item in rng.choice(np.arange(1, 700), 8, replace=False)]
+    users, items = np.array(rows).T
+    clicks = Interactions.from_table(pa.table({"user": users, "item": items}))
+    assert 2 * np.count_nonzero(users == 0) >= len(clicks) - 200
+    model = WRMF(rank=4).fit(clicks)
+    local = ProRec(model).fit(clicks, refit=False)
+
+    work = tmp_path / "work"
+    denoiser = SparkProRec(partitions=6)
+    found = denoiser.fit(table_of(spark, clicks), factors=factors_of(spark, model), work=str(work))
+    assert_same(clicks, local, found.noise_table().toArrow())
+    assert found.history[0].mass_kept == pytest.approx(local.history_[-1].mass_kept, abs=1e-5)
+    assert found.history[0].below_threshold == pytest.approx(local.history_[-1].below_threshold, abs=1e-3)
+    for step in ("sums", "matched"):
+        assert len(list((work / "round-1" / step).glob("*.parquet"))) == 6, "no two partitions were made one"
+    assert len(list((work / "found").glob("*.parquet"))) > 1, "what belongs to one user is in several places"
