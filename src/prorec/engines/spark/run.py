@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from prorec.engines.spark.denoiser import SparkProRec
 
 Say = Callable[[str], object]
-_FACTORS = 256e6  # bytes of item factors that a task multiplies by at a time
+_FACTORS = 64e6  # bytes of item factors: of fewer, a task has copies that are multiplied faster, three times as large
 _LONG = 20_000  # interactions: a list of a user's that is longer is made, and taken apart, by several tasks
 
 
