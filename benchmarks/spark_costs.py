@@ -155,7 +155,7 @@ def tables(spark: Any, folder: Path) -> None:
     ):
         by_pair = unit * (large[column] - small[column]) / (large[0] - small[0])
         by_user = (unit * small[column] - by_pair * small[0]) / small[1]
-        print(f"{by_pair:.1f} {what} for an interaction, {by_user:.0f} for a user")
+        print(f"{by_pair:.1f} {what} for an interaction, {by_user:.0f} for a user, with what a run takes at any size")
 
 
 def worked(function: Any, *arguments: Any) -> tuple[float, Any]:

@@ -363,8 +363,9 @@ class Run:
             F.col("item_id").alias("__prorec_item"),
             *(F.col(name).alias(f"__prorec_{name}") for name in own),
         )
+        # Merged: as files, a table with a row for each pair may look small enough to be sent to every executor whole.
         frame = clicks.frame.join(
-            keyed,
+            keyed.hint("merge"),
             (F.col(quoted(clicks.user)) == F.col("__prorec_user"))
             & (F.col(quoted(clicks.item)) == F.col("__prorec_item")),
         ).select(
