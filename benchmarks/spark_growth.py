@@ -1,6 +1,6 @@
 """How long denoising takes on Spark as the log grows, what executors hold, and what one machine takes for the same.
 
-    python -m benchmarks.spark_growth --millions 1,2,4,8
+    python -m benchmarks.spark_growth --millions 1,2,4,8 --plot
 
 Two worker processes of one core and a gigabyte each, on this machine. Users grow with the log, fifty interactions each;
 items stay as many. The same factors are used everywhere, so that passes are compared and not models.
@@ -27,6 +27,7 @@ from prorec import Interactions, transport
 from prorec.denoise.gamma import automatic_gamma
 from prorec.factors import Factors
 
+FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "spark_growth.svg"
 ITEMS, RANK, EACH = 2_000, 32, 50
 HALF_FOR_PYTHON = {
     "spark.executor.memory": "512m",  # Java's heap: it takes all it may have, whether it needs it or not
@@ -38,23 +39,52 @@ def main() -> None:
     """Print a table, one row for each size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--millions", default="1,2,4,8")
-    sizes = [float(each) for each in parser.parse_args().millions.split(",")]
+    parser.add_argument("--plot", action="store_true", help=f"draw {FIGURE.name} of the manual, too")
+    given = parser.parse_args()
+    sizes = [float(each) for each in given.millions.split(",")]
     spark = started()
     print("| interactions | users | Spark, 2 workers | rise | an executor, with Python | one machine | Spark / one |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         run(spark, Path(folder), 0.05)  # the first one pays for imports, and does not count
-        before = None
         for millions in sizes:
-            users, seconds, peak, alone = run(spark, Path(folder), millions)
-            rise = "" if before is None else f"{(seconds / before[1]) / (millions / before[0]):.2f} × linear"
+            users, seconds, watch, alone = run(spark, Path(folder), millions)
+            rise = f"{(seconds / rows[-1][1]) / (millions / rows[-1][0]):.2f} × linear" if rows else ""
             print(
-                f"| {millions:g} M | {users:,} | {seconds:.0f} s | {rise} | {peak / 1e6:,.0f} MB | {alone:.1f} s | "
-                f"{seconds / alone:.1f} |",
+                f"| {millions:g} M | {users:,} | {seconds:.0f} s | {rise} | {watch.peak / 1e6:,.0f} MB, "
+                f"{watch.java / 1e6:,.0f} of it Java's | {alone:.1f} s | {seconds / alone:.1f} |",
                 flush=True,
             )
-            before = millions, seconds
+            rows.append((millions, seconds, watch.peak))
     spark.stop()
+    if given.plot:
+        plot(rows)
+
+
+def plot(rows: list[tuple[float, float, float]]) -> None:
+    """Time and memory by size, beside what would be linear, and what one executor may have."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "prorec"
+    from matplotlib import pyplot
+
+    sizes, seconds, peaks = zip(*rows, strict=True)
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    axes[0].plot(sizes, seconds, "o-", color="#1b6ca8", label="measured")
+    linear = [seconds[0] * size / sizes[0] for size in sizes]
+    axes[0].plot(sizes, linear, "--", color="#888888", label="linear, from the first")
+    axes[0].set(ylabel="seconds", title="From table to table, 2 workers")
+    axes[1].plot(sizes, [peak / 1e6 for peak in peaks], "o-", color="#d1495b", label="Java and Python, at most")
+    axes[1].axhline(1000, ls="--", color="#888888", label="1 GB")
+    axes[1].set(ylabel="MB", title="One executor", ylim=(0, 1200))
+    for axis in axes:
+        axis.set(xlabel="million interactions", xticks=sizes)
+        axis.set_ylim(bottom=0)
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False, fontsize=8, loc="best")
+    figure.savefig(FIGURE, metadata={"Date": None, "Creator": None})
 
 
 def started(more: dict[str, str] | None = None) -> Any:
@@ -99,8 +129,8 @@ def made(millions: float) -> tuple[Interactions, Factors]:
     return Interactions.from_matrix(matrix), Factors(users, items)
 
 
-def run(spark, folder: Path, millions: float) -> tuple[int, float, float, float]:
-    """Users, seconds on Spark, the most memory of an executor with its Python workers, and seconds on one machine."""
+def run(spark, folder: Path, millions: float) -> tuple[int, float, Watch, float]:
+    """Users, seconds on Spark, what executors had in memory, and seconds on one machine."""
     from prorec.engines.spark import SparkProRec
 
     clicks, factors = made(millions)
@@ -124,7 +154,7 @@ def run(spark, folder: Path, millions: float) -> tuple[int, float, float, float]
             frames["clicks"], factors=(frames["users"], frames["items"]), work=str(folder / f"work-{millions}")
         )
         found.frame.write.mode("overwrite").parquet(str(folder / "out.parquet"))
-    return clicks.n_users, time.perf_counter() - begin, watch.peak, alone
+    return clicks.n_users, time.perf_counter() - begin, watch, alone
 
 
 def write_factors(path: str | Path, name: str, array: NDArray[np.float32]) -> None:

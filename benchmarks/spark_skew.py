@@ -116,10 +116,9 @@ def run(spark: Any, folder: Path, half: int, repeats: int, partitions: int, *, a
 
 def tasks_of(spark: Any) -> Iterator[tuple[str, int, list[float], list[float]]]:
     """Of each stage with more than one task: its step, its number, and seconds and bytes read of its tasks."""
-    context = spark.sparkContext
-    about = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}"
+    about = _about(spark)
     steps = {stage: job.get("description", "") for job in _read(f"{about}/jobs") for stage in job["stageIds"]}
-    for stage in sorted(_read(f"{about}/stages?status=complete"), key=lambda each: int(each["stageId"])):
+    for stage in stages_of(spark):
         at = f"{about}/stages/{stage['stageId']}/{stage['attemptId']}/taskList?length=100000&status=success"
         metrics = [task["taskMetrics"] for task in _read(at)]
         times = [each["executorRunTime"] / 1000 for each in metrics]
@@ -130,6 +129,16 @@ def tasks_of(spark: Any) -> Iterator[tuple[str, int, list[float], list[float]]]:
         ]
         if len(times) > 1:
             yield steps.get(stage["stageId"], "").removeprefix("prorec: "), stage["stageId"], times, sizes
+
+
+def stages_of(spark: Any) -> list[dict[str, Any]]:
+    """What Spark tells of each stage that is done, in order."""
+    return sorted(_read(f"{_about(spark)}/stages?status=complete"), key=lambda each: int(each["stageId"]))
+
+
+def _about(spark: Any) -> str:
+    context = spark.sparkContext
+    return f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}"
 
 
 def _read(address: str) -> Any:

@@ -17,7 +17,7 @@ PAGES = """
     how-it-works denoising noise transport
     reference/index reference/interactions reference/denoising reference/models reference/transport reference/evaluation
     reference/tuning reference/spark reference/errors command-line data-formats data-sets splits-and-noise metrics
-    results-overview results more-results noise-benchmark performance benchmarks
+    results-overview results more-results noise-benchmark performance benchmarks spark-sizing
     contributing adding-a-model changelog
 """.split()
 _LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"'](?:https?:)?//[^>]*>")

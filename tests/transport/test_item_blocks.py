@@ -13,8 +13,10 @@ from prorec.transport.passes import OnCpu
 from prorec.transport.scores import ScaledFactors
 
 
+@pytest.mark.parametrize("most", [40, 0], ids=["items as they are", "items scaled"])
 @pytest.mark.parametrize("size", [1.0, 30.0], ids=["single precision", "some in double"])
-def test_the_same_as_at_once(size: float) -> None:
+def test_the_same_as_at_once(size: float, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prorec.transport.item_blocks._EXPONENT", most)
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(50, 6)).astype(np.float32) * size, rng.normal(size=(40, 6)).astype(np.float32)
     items[:15] *= 1e-3  # blocks of very different sizes

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from prorec.factors import Factors
 from prorec.transport.scores import Rows, ScaledFactors
 
+_EXPONENT = 40  # of two: far from what single precision cannot hold
+
 
 class BlockedFactors:
     """Scores over γ of some users, with items that come in blocks: mapped from files, say.
 
-    Each block of items is scaled when it is its turn, and let go of after it. A block of users × all items is made of
-    blocks side by side, so thresholds see the whole row.
+    A block of users × all items is made of blocks side by side, so thresholds see the whole row. Items are multiplied
+    as they are, and no copy is made, unless their factors are so large or small that products might overflow: then each
+    block of items is scaled when it is its turn, and let go of after it.
 
     Parameters
     ----------
@@ -28,6 +31,9 @@ class BlockedFactors:
     def __init__(self, users: NDArray[np.float32], blocks: Sequence[NDArray[Any]], gamma: float) -> None:
         self._users, self._blocks, self._gamma = users, blocks, gamma
         self.shape = len(users), sum(map(len, blocks))
+        largest = np.max([np.abs(block).max(axis=0) for block in blocks], axis=0)
+        # Users who don't need double precision have no factor over γ above 96 / (the largest of any item's).
+        self._as_they_are = bool((np.abs(np.frexp(largest)[1]) <= _EXPONENT).all())
         n_double, reach = np.zeros(len(users), dtype=bool), np.zeros(len(users))
         for _, scores in self._each(np.arange(len(users))):
             n_double[scores.order[: scores.n_double]] = True
@@ -47,6 +53,12 @@ class BlockedFactors:
         """The block of some users in `room`, or None where it needs double precision."""
         if self._needs_double[rows].any():
             return None
+        if self._as_they_are:
+            users, begin = (self._users[rows].astype(np.float64) / self._gamma).astype(np.float32), 0
+            for items in self._blocks:
+                np.matmul(users, items.T, out=room[: len(rows), begin : begin + len(items)])
+                begin += len(items)
+            return room[: len(rows)]
         everyone = np.arange(len(rows))
         for columns, scores in self._each(rows):
             part = scores.single(everyone, np.empty((len(rows), scores.shape[1]), dtype=np.float32))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from prorec.engines.spark.denoiser import SparkProRec
 
 Say = Callable[[str], object]
-_FACTORS = 256e6  # bytes of item factors that a task multiplies by at a time
+_FACTORS = 64e6  # bytes of item factors: of fewer, a task has copies that are multiplied faster, three times as large
 _LONG = 20_000  # interactions: a list of a user's that is longer is made, and taken apart, by several tasks
 
 
@@ -389,8 +389,9 @@ class Run:
             F.col("item_id").alias("__prorec_item"),
             *(F.col(name).alias(f"__prorec_{name}") for name in own),
         )
+        # Merged: as files, a table with a row for each pair may look small enough to be sent to every executor whole.
         frame = clicks.frame.join(
-            keyed,
+            keyed.hint("merge"),
             (F.col(quoted(clicks.user)) == F.col("__prorec_user"))
             & (F.col(quoted(clicks.item)) == F.col("__prorec_item")),
         ).select(
