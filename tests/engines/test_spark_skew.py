@@ -23,7 +23,7 @@ def test_one_user_with_half_one_item_of_everyone_and_users_with_one_click(
 ) -> None:
     """The lists of two users are too long for one task: one of them ends where a part of it does."""
     rng = np.random.default_rng(0)
-    monkeypatch.setattr("prorec.engines.spark.run._LONG", 50)
+    monkeypatch.setattr("prorec.engines.spark.lists._LONG", 50)
     rows = [(0, item) for item in range(700)]
     rows += [(1, item) for item in range(100)]
     rows += [(user, 0) for user in range(2, 500)]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from prorec._random import generator
 from prorec.engines.spark import judging
 from prorec.engines.spark.als import ALS
+from prorec.engines.spark.lists import Lists
 from prorec.engines.spark.partition import Shipped
-from prorec.engines.spark.tables import exploded
 from prorec.errors import InputError, whole
 from prorec.noise.controls import LEARN_FROM
 from prorec.noise.learned import Learned
@@ -69,7 +69,13 @@ class Judgement(NamedTuple):
 
 
 def cross_fitted(
-    how: CrossFit, grouped: DataFrame, sizes: Sizes, folder: WorkFolder, shipping: Shipping, shipped: ShippedAs
+    how: CrossFit,
+    grouped: DataFrame,
+    lists: Lists,
+    sizes: Sizes,
+    folder: WorkFolder,
+    shipping: Shipping,
+    shipped: ShippedAs,
 ) -> Judgement:
     """Judge every click.
 
@@ -77,6 +83,7 @@ def cross_fitted(
     ----------
     how : models and folds
     grouped : one row for each user: user, items, weights
+    lists : how those are taken apart
     sizes : of the log
     folder, shipping : where steps are written, and how arrays get to executors
     shipped : what executors get to know of item factors that were sent, and their width
@@ -98,8 +105,9 @@ def cross_fitted(
         ),
     )
     folder.say("cross-fit: how many have each item outside each fold")
-    popularity = shipping.send("popularity", _outside(dealt, how.folds, sizes.items))
-    judged = [_judged_in(fold, how, dealt, sizes, folder, shipping, shipped) for fold in range(how.folds)]
+    clicks = lists.exploded(dealt, ["weights", "folds"]).withColumnRenamed("weights", "weight")
+    popularity = shipping.send("popularity", _outside(clicks, how.folds, sizes.items))
+    judged = [_judged_in(fold, how, dealt, clicks, sizes, folder, shipping, shipped) for fold in range(how.folds)]
     pairs = folder.table(
         "cross-fit/pairs", "cross-fit: clicks among clicks", lambda: _featured(dealt, judged, how, sizes, popularity)
     )
@@ -117,14 +125,13 @@ def cross_fitted(
     return Judgement(found, learned.share)
 
 
-def _outside(dealt: DataFrame, n_folds: int, n_items: int) -> NDArray[np.float32]:
+def _outside(clicks: DataFrame, n_folds: int, n_items: int) -> NDArray[np.float32]:
     """Folds × items: how many have the item in the part that is learned from."""
-    clicks = exploded(dealt, ["weights", "folds"])
-    counts = clicks.groupBy("item", "folds").agg({"*": "count", "weights": "sum"}).toArrow()
+    counts = clicks.groupBy("item", "folds").agg({"*": "count", "weight": "sum"}).toArrow()
     item, fold = counts["item"].to_numpy(), counts["folds"].to_numpy()
     inside, weight = np.zeros((n_folds, n_items), dtype=np.float32), np.zeros(n_folds)
     inside[fold, item] = counts["count(1)"].to_numpy()
-    np.add.at(weight, fold, counts["sum(weights)"].to_numpy())
+    np.add.at(weight, fold, counts["sum(weight)"].to_numpy())
     if (weight >= weight.sum()).any():
         raise InputError("all weight is in one fold: there is nothing to judge its interactions by")
     return np.asarray(inside.sum(axis=0) - inside)
@@ -134,6 +141,7 @@ def _judged_in(
     fold: int,
     how: CrossFit,
     dealt: DataFrame,
+    clicks: DataFrame,
     sizes: Sizes,
     folder: WorkFolder,
     shipping: Shipping,
@@ -143,8 +151,7 @@ def _judged_in(
     name, step = f"cross-fit/fold-{fold}", f"cross-fit, fold {fold + 1} of {how.folds}"
 
     def make() -> DataFrame:
-        train = exploded(dealt, ["weights", "folds"]).where(f"folds <> {fold}").withColumnRenamed("weights", "weight")
-        everything, voters = dealt, []
+        train, everything, voters = clicks.where(f"folds <> {fold}"), dealt, []
         for number, model in enumerate(how.models):
             users, items = model.written(
                 train, sizes.partitions, folder, f"{name}/model-{number}", f"{step}, model {number + 1}"

@@ -7,7 +7,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 
 from prorec.denoise.gamma import spread_of
 from prorec.denoise.labels import By, new_weights
+from prorec.engines.spark.arrow import Batches, batch_of, features_in, lists, observed_in, values_in
 from prorec.factors import Factors
 from prorec.transport.blocks import Blocks
 from prorec.transport.item_blocks import BlockedFactors
@@ -25,7 +26,6 @@ from prorec.transport.passes import OnCpu
 from prorec.transport.scores import Scaled, ScaledFactors
 from prorec.transport.thresholds import Matching, Threshold, as_k, fingerprint
 
-Batches = Iterable[pa.RecordBatch]
 Vector = NDArray[np.float64]
 
 SUMS = "user int, row_sum double, column_sums binary"
@@ -76,11 +76,11 @@ def sums(batches: Batches, shipped: Shipped) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if not batch.num_rows:
             continue
-        by_user, here = shipped.passes(_features(batch)).log_sums()
+        by_user, here = shipped.passes(features_in(batch)).log_sums()
         by_item = here if by_item is None else np.logaddexp(by_item, here)
-        yield _batch(SUMS, [batch.column("user"), pa.array(by_user), pa.nulls(len(by_user), pa.binary())])
+        yield batch_of(SUMS, [batch.column("user"), pa.array(by_user), pa.nulls(len(by_user), pa.binary())])
     if by_item is not None:
-        yield _batch(SUMS, [pa.nulls(1, pa.int32()), pa.nulls(1, pa.float64()), pa.array([by_item.tobytes()])])
+        yield batch_of(SUMS, [pa.nulls(1, pa.int32()), pa.nulls(1, pa.float64()), pa.array([by_item.tobytes()])])
 
 
 def joined_sums(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -115,8 +115,8 @@ def matched(
     for batch in batches:
         if not batch.num_rows:
             continue
-        observed = _observed(batch, "weights", len(item_potential))
-        originals = _observed(batch, "originals", len(item_potential))
+        observed = observed_in(batch, "weights", len(item_potential))
+        originals = observed_in(batch, "originals", len(item_potential))
         by_user = batch.column("row_sum").to_numpy()
         with np.errstate(divide="ignore"):  # a user whose weights are all 0 has no mass
             mass = (
@@ -124,24 +124,24 @@ def matched(
                 if total is not None
                 else np.full(len(by_user), -np.log(n_users))
             )
-        passes = shipped.passes(_features(batch))
+        passes = shipped.passes(features_in(batch))
         kappa, value, shares = passes.match(mass - by_user, item_potential, as_k(threshold), observed)
         matching = Matching(kappa, value, shares, observed.indptr.astype(np.int64), fingerprint(observed))
         if threshold == "none":
             matching = matching.without_threshold(len(item_potential))
-        trusted = None if by == "plan" else batch.column("trusted").flatten().to_numpy(zero_copy_only=False)
+        trusted = None if by == "plan" else values_in(batch, "trusted")
         new = new_weights(observed, matching, beta, lam, originals if anchored else None, trusted, by)
         below = shares < np.repeat(matching.threshold, np.diff(observed.indptr))
         added_up = (new, observed.data, originals.data, np.abs(new - observed.data), below)
-        lists = [_lists(batch, values) for values in (new, originals.data, shares)]
-        yield _batch(
+        columns = [lists(observed.indptr, values) for values in (new, originals.data, shares)]
+        yield batch_of(
             MATCHED,
             [
                 batch.column("user"),
                 pa.array(matching.kappa),
                 pa.array(matching.threshold),
                 batch.column("items"),
-                *lists,
+                *columns,
                 *(pa.array(_row_sums(observed, each)) for each in added_up),
             ],
         )
@@ -151,9 +151,9 @@ def spread(batches: Batches, shipped: Shipped) -> Iterator[pa.RecordBatch]:
     """What the automatic γ is made of, over these users."""
     for batch in batches:
         if batch.num_rows:
-            scores = shipped.scores(_features(batch), 1.0)
+            scores = shipped.scores(features_in(batch), 1.0)
             squares, largest = spread_of(scores, np.arange(batch.num_rows))
-            yield _batch(SPREAD, [pa.array([batch.num_rows]), pa.array([squares]), pa.array([largest])])
+            yield batch_of(SPREAD, [pa.array([batch.num_rows]), pa.array([squares]), pa.array([largest])])
 
 
 def counted(
@@ -177,39 +177,10 @@ def counted(
             bits = bits >> 16
         kinds, which, number = np.unique(bits, return_inverse=True, return_counts=True)
         wrong = np.bincount(which, 1 - values.astype(np.float64), len(kinds))
-        yield _batch(COUNTED, [pa.array(kinds.astype(np.int32)), pa.array(number.astype(np.int64)), pa.array(wrong)])
-
-
-# ── between Arrow and numpy ─────────────────────────────────────────────────────────────────────────
-
-
-def _features(batch: pa.RecordBatch) -> NDArray[np.float32]:
-    values = batch.column("features").flatten().to_numpy(zero_copy_only=False)
-    return np.asarray(values.reshape(batch.num_rows, -1), dtype=np.float32)
-
-
-def _observed(batch: pa.RecordBatch, weights: str, n_items: int) -> csr_array:
-    """The interactions of these users; lists of users who have none are empty."""
-    items = batch.column("items")
-    lengths = items.value_lengths().to_numpy(zero_copy_only=False)
-    indptr = np.append(0, np.cumsum(lengths)).astype(np.int64)
-    data = batch.column(weights).flatten().to_numpy(zero_copy_only=False)
-    indices = items.flatten().to_numpy(zero_copy_only=False)
-    return csr_array((data, indices, indptr), shape=(batch.num_rows, n_items))
+        yield batch_of(COUNTED, [pa.array(kinds.astype(np.int32)), pa.array(number.astype(np.int64)), pa.array(wrong)])
 
 
 def _row_sums(observed: csr_array, values: NDArray[Any]) -> Vector:
     """What each user's interactions have of something, added up."""
     rows = np.repeat(np.arange(observed.shape[0]), np.diff(observed.indptr))
     return np.asarray(np.bincount(rows, values.astype(np.float64), observed.shape[0]), dtype=np.float64)
-
-
-def _lists(batch: pa.RecordBatch, values: NDArray[np.float32]) -> pa.ListArray:
-    lengths = batch.column("items").value_lengths().to_numpy(zero_copy_only=False)
-    offsets = np.append(0, np.cumsum(lengths)).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.astype(np.float32)))
-
-
-def _batch(schema: str, columns: Sequence[Any]) -> pa.RecordBatch:
-    names = [each.split()[0] for each in schema.split(", ")]
-    return pa.RecordBatch.from_arrays(list(columns), names)

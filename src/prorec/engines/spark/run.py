@@ -24,10 +24,11 @@ from prorec.engines.spark import partition
 from prorec.engines.spark.crossfit import Judgement, cross_fitted
 from prorec.engines.spark.flags import cutoff
 from prorec.engines.spark.folder import WorkFolder
+from prorec.engines.spark.lists import Lists
 from prorec.engines.spark.result import Denoised, RoundOnSpark
 from prorec.engines.spark.shipping import Shipping
 from prorec.engines.spark.sizes import Sizes
-from prorec.engines.spark.tables import Clicks, exploded, free_name, numbered, placed, quoted, small
+from prorec.engines.spark.tables import Clicks, free_name, numbered, placed, quoted, small
 from prorec.errors import InputError
 from prorec.transport.blocks import check_memory
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], object]
 _FACTORS = 64e6  # bytes of item factors: of fewer, a task has copies that are multiplied faster, three times as large
-_LONG = 20_000  # interactions: a list of a user's that is longer is made, and taken apart, by several tasks
 
 
 class Run:
@@ -78,7 +78,9 @@ class Run:
         how = self.settings.cross_fit
         if how is not None:
             grouped = self._grouped(1)
-            self.judgement = cross_fitted(how, grouped, self.sizes, self.folder, self.shipping, self._shipped)
+            self.judgement = cross_fitted(
+                how, grouped, self.lists, self.sizes, self.folder, self.shipping, self._shipped
+            )
         history = [self._round(1)]
         while history[-1].number < self.settings.rounds and history[-1].change > self.settings.tolerance:
             history.append(self._round(history[-1].number + 1))
@@ -105,7 +107,7 @@ class Run:
             "clicks", "clicks by number", lambda: joined.select("user", "item", "weight", "user_id", "item_id")
         )
         n_pairs, total, busiest, self.n_active = folder.number("total", "adding up weights", self._total)
-        self.has_long = busiest > _LONG
+        self.lists = Lists.of(self.n_partitions, busiest)
         if busiest < 2:
             raise InputError(
                 "every user has one interaction only: there is nothing to compare it with, and a threshold of the "
@@ -198,7 +200,7 @@ class Run:
         """Clicks with the weights that this round begins with."""
         if which == 1:
             return self.indexed.select("user", "item", "weight")
-        return exploded(self.matched, ["weights"]).withColumnRenamed("weights", "weight")
+        return self.lists.exploded(self.matched, ["weights"]).withColumnRenamed("weights", "weight")
 
     def _grouped(self, which: int) -> DataFrame:
         """One row for each user: items in order, weights now and in the beginning."""
@@ -206,26 +208,8 @@ class Run:
 
         if which > 1:
             return self.matched.select("user", "items", "weights", "originals").repartition(self.n_partitions, "user")
-        clicks = self.indexed.select("user", "item", "weight")
-        # Pairs are sorted as a whole: an item before its weight.
-        pairs = F.sort_array(F.collect_list(F.struct("item", "weight"))).alias("pairs")
-        if self.has_long:
-            # Who has half of all interactions would keep one task busy while all others wait: so some items each for a
-            # task, and the lists that come of that, one after the other.
-            long = clicks.groupBy("user").count().where(F.col("count") > _LONG).select("user", F.lit(1).alias("long"))
-            some = F.when(F.col("long").isNull(), 0).otherwise(F.floor(F.col("item") / _LONG)).alias("some")
-            parts = clicks.join(F.broadcast(long), "user", "left").groupBy("user", some).agg(pairs)
-            in_order = F.sort_array(F.collect_list(F.struct("some", "pairs")))
-            lists = parts.repartition(self.n_partitions, "user").groupBy("user").agg(in_order.alias("parts"))
-            lists = lists.select("user", F.flatten("parts.pairs").alias("pairs"))
-        else:
-            lists = clicks.repartition(self.n_partitions, "user").groupBy("user").agg(pairs)
-        return lists.select(
-            "user",
-            F.col("pairs.item").alias("items"),
-            F.col("pairs.weight").alias("weights"),
-            F.col("pairs.weight").alias("originals"),
-        )
+        rows = self.lists.grouped(self.indexed, "weight").withColumnRenamed("values", "weights")
+        return rows.withColumn("originals", F.col("weights"))
 
     def _relabelled(self, which: int) -> DataFrame:
         """The plan, the thresholds, the new weights."""
@@ -282,8 +266,7 @@ class Run:
 
         assert self.judgement is not None, "the settings were checked"
         trusted = self.judgement.pairs.select("user", "item", (1 - F.col("noise_probability")).alias("trusted"))
-        pairs = F.sort_array(F.collect_list(F.struct("item", "trusted"))).alias("pairs")
-        return trusted.groupBy("user").agg(pairs).select("user", F.col("pairs.trusted").alias("trusted"))
+        return self.lists.grouped(trusted, "trusted").select("user", F.col("values").alias("trusted"))
 
     def _shipped(self, names: tuple[str, ...], rank: int, gamma: float = 1.0) -> partition.Shipped:
         """Item factors that have been sent, and how much of a product with them a task may hold."""
@@ -336,16 +319,6 @@ class Run:
         kept, original, before, changed, below = (float(each or 0) for each in found)
         return [kept / original, below / self.sizes.pairs, changed / max(before, np.finfo(np.float64).tiny)]
 
-    def _spread_out(self, by_user: DataFrame, lists: list[str]) -> DataFrame:
-        """Rows of long lists as several rows, in several places."""
-        from pyspark.sql import functions as F
-
-        last = F.floor(F.size(lists[0]) / _LONG).cast("int")
-        rows = by_user.withColumn("some", F.explode(F.sequence(F.lit(0), last)))
-        parts = (F.slice(name, F.col("some") * _LONG + 1, F.lit(_LONG)).alias(name) for name in lists)
-        others = [name for name in by_user.columns if name not in lists]
-        return rows.select(*others, "some", *parts).repartition(self.n_partitions, "user", "some")
-
     # ── what comes out ──────────────────────────────────────────────────────────────────────────────
 
     def _cutoff(self) -> float:
@@ -364,13 +337,10 @@ class Run:
         folder, sizes, clicks = self.folder, self.sizes, self.clicks
         limit = folder.number("flags", "how suspicious is suspicious", self._cutoff)
         # Users have their ids again while there is one row for each: no user's interactions go to one place.
-        lists = ["weights", "originals", "shares"]
-        by_user = self.matched.join(self.users, "user")
-        if self.has_long:
-            by_user = self._spread_out(by_user, ["items", *lists])
-        pairs = exploded(by_user, lists, "threshold", "user_id").withColumnsRenamed(
-            {"weights": "weight", "originals": "weight_before", "shares": "share"}
+        rows = self.lists.exploded(
+            self.matched.join(self.users, "user"), ["weights", "originals", "shares"], "threshold", "user_id"
         )
+        pairs = rows.withColumnsRenamed({"weights": "weight", "originals": "weight_before", "shares": "share"})
         if self.judgement is None:
             # The same in single precision as one machine has it, so that what is flagged here is flagged there.
             likely = F.lit(1) / (

@@ -128,17 +128,6 @@ def small(items: DataFrame, n_items: int) -> DataFrame:
     return F.broadcast(items) if n_items <= _BROADCAST else items
 
 
-def exploded(frame: DataFrame, lists: list[str], *others: str) -> DataFrame:
-    """One row for each pair: user, item, and the values of some lists; and others, as they are."""
-    from pyspark.sql import functions as F
-
-    zipped = F.explode(F.arrays_zip("items", *lists)).alias("pair")
-    rows = frame.select("user", *others, zipped)
-    return rows.select(
-        "user", *others, F.col("pair.items").alias("item"), *(F.col(f"pair.{name}").alias(name) for name in lists)
-    )
-
-
 def quoted(name: str) -> str:
     """A column's name as Spark takes it, whatever signs are in it."""
     return "`" + name.replace("`", "``") + "`"
