@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -48,22 +48,31 @@ def main() -> None:
     given = parser.parse_args()
     spark = started({**AS_IF_LARGE, "spark.ui.enabled": "true", "spark.sql.shuffle.partitions": str(given.partitions)})
     with tempfile.TemporaryDirectory() as folder:
-        # Twice: the first time Java is still compiling, which takes longest in whatever task comes first.
+        # Twice: the first time Java is still compiling.
         run(spark, Path(folder), given.half, given.repeats, given.partitions, als=given.als)
-        before = max(stage for _, stage, *_ in tasks_of(spark))
+        before = max(stage for _, stage, _ in tasks_of(spark))
         seconds = run(spark, Path(folder), given.half, given.repeats, given.partitions, als=given.als)
         print(f"{2 * given.half * given.repeats:,} rows, {2 * given.half:,} interactions, {seconds:.0f} s\n")
-        print("| step | stage | tasks | median | largest | ratio | ratio of bytes | over twice |")
-        print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+        print("| step | stage | tasks | median | largest | ratio | first tasks | ratio of bytes | over twice |")
+        print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
         short = 0
-        for step, stage, times, sizes in tasks_of(spark):
-            middle, most = median(times), max(times)
-            if stage <= before or most < SHORT:
-                short += stage > before
+        for step, stage, tasks in tasks_of(spark):
+            if stage <= before:
+                continue
+            middle_size = median(task.size for task in tasks)
+            # The first task of an executor in a stage waits for the stage's code: compiled, and loaded. That is no
+            # partition's fault, unless it has more to do than others.
+            first = [task for task in tasks if task.is_first and task.size <= 2 * middle_size]
+            rest = [task.seconds for task in tasks if task not in first]
+            middle, most = median(rest), max(rest)
+            if most < SHORT:
+                short += 1
                 continue
             print(
-                f"| {step} | {stage} | {len(times)} | {middle:.2f} s | {most:.2f} s | {most / max(middle, 1e-3):.1f} | "
-                f"{max(sizes) / max(median(sizes), 1):.1f} | {'**yes**' if most > 2 * middle else ''} |"
+                f"| {step} | {stage} | {len(tasks)} | {middle:.2f} s | {most:.2f} s | {most / max(middle, 1e-3):.1f} | "
+                f"{max((task.seconds for task in first), default=0):.2f} s | "
+                f"{max(task.size for task in tasks) / max(middle_size, 1):.1f} | "
+                f"{'**yes**' if most > 2 * middle else ''} |"
             )
         print(f"\nAnd {short} stages with no task of {SHORT} s or more.")
     spark.stop()
@@ -115,21 +124,32 @@ def run(spark: Any, folder: Path, half: int, repeats: int, partitions: int, *, a
     return time.perf_counter() - begin
 
 
-def tasks_of(spark: Any) -> Iterator[tuple[str, int, list[float], list[float]]]:
-    """Of each stage with more than one task: its step, its number, and seconds and bytes read of its tasks."""
+class Task(NamedTuple):
+    """One task."""
+
+    number: int
+    seconds: float
+    size: float
+    """Bytes read."""
+    is_first: bool
+    """Of its stage, in its executor."""
+
+
+def tasks_of(spark: Any) -> Iterator[tuple[str, int, list[Task]]]:
+    """Each stage with more tasks than executors: its step, its number, and its tasks."""
     about = _about(spark)
     steps = {stage: job.get("description", "") for job in _read(f"{about}/jobs") for stage in job["stageIds"]}
     for stage in stages_of(spark):
         at = f"{about}/stages/{stage['stageId']}/{stage['attemptId']}/taskList?length=100000&status=success"
-        metrics = [task["taskMetrics"] for task in _read(at)]
-        times = [each["executorRunTime"] / 1000 for each in metrics]
-        shuffled = [each["shuffleReadMetrics"] for each in metrics]
-        sizes = [
-            each["inputMetrics"]["bytesRead"] + moved["localBytesRead"] + moved["remoteBytesRead"]
-            for each, moved in zip(metrics, shuffled, strict=True)
-        ]
-        if len(times) > 1:
-            yield steps.get(stage["stageId"], "").removeprefix("prorec: "), stage["stageId"], times, sizes
+        tasks, begun = [], set()
+        for task in sorted(_read(at), key=lambda task: task["launchTime"]):
+            metrics, executor = task["taskMetrics"], task["executorId"]
+            moved = metrics["shuffleReadMetrics"]
+            size = metrics["inputMetrics"]["bytesRead"] + moved["localBytesRead"] + moved["remoteBytesRead"]
+            tasks.append(Task(task["index"], metrics["executorRunTime"] / 1000, size, executor not in begun))
+            begun.add(executor)
+        if len(tasks) > len(begun):
+            yield steps.get(stage["stageId"], "").removeprefix("prorec: "), stage["stageId"], tasks
 
 
 def stages_of(spark: Any) -> list[dict[str, Any]]:
