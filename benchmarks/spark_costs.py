@@ -27,6 +27,7 @@ from benchmarks.spark_growth import started, write_factors
 from benchmarks.spark_skew import stages_of
 from prorec.denoise.gamma import automatic_gamma
 from prorec.factors import Factors
+from prorec.noise.evidence import Pairs, evidence_in
 from prorec.transport.blocks import Blocks
 from prorec.transport.item_blocks import BlockedFactors
 from prorec.transport.passes import OnCpu
@@ -61,9 +62,9 @@ def main() -> None:
 
 
 def passes() -> None:
-    """Nanoseconds for each pair, of both passes, as a task does them: by one core."""
-    print("| items | users at a time | factors of items | first pass, ns a pair | second pass, ns a pair |")
-    print("| ---: | ---: | --- | ---: | ---: |")
+    """Nanoseconds for each pair, of both passes and of judging a fold, as a task does them: by one core."""
+    print("| items | users at a time | factors of items | first pass, ns a pair | second | judging a fifth of clicks |")
+    print("| ---: | ---: | --- | ---: | ---: | ---: |")
     rng = np.random.default_rng(0)
     for n_users, n_items, memory in SHAPES:
         users = rng.normal(size=(n_users, RANK)).astype(np.float32) / np.sqrt(RANK)
@@ -78,15 +79,16 @@ def passes() -> None:
             work = OnCpu(Blocks(scores, memory, workers=1))
             first, (by_user, by_item) = worked(work.log_sums)
             second, _ = worked(work.match, -by_user, -by_item, 0, clicks)
+            rows = np.repeat(np.arange(n_users, dtype=np.int32), np.diff(clicks.indptr))
+            fold = Pairs(rows[::5], clicks.indices[::5].astype(np.int32))
+            third, _ = worked(evidence_in, work.blocks, None, clicks, fold)
         if n_users == 600:
             continue
         pairs = n_users * n_items
         how = f"in {len(blocks)} blocks" if isinstance(scores, BlockedFactors) else "at once"
         at_a_time = max(map(len, work.blocks.rows))
-        print(
-            f"| {n_items:,} | {at_a_time} | {how} | {1e9 * first / pairs:.2f} | {1e9 * second / pairs:.2f} |",
-            flush=True,
-        )
+        costs = " | ".join(f"{1e9 * seconds / pairs:.2f}" for seconds in (first, second, third))
+        print(f"| {n_items:,} | {at_a_time} | {how} | {costs} |", flush=True)
 
 
 def als(spark: Any, folder: Path) -> None:

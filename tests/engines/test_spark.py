@@ -140,6 +140,8 @@ def test_rounds_learn_again_and_a_report_of_a_sample(spark: Any, club: Interacti
         len(club),
     )
 
+    found.report(tmp_path / "least.html", most=1)
+    assert f"all interactions of 1 of {club.n_users:,} users" in (tmp_path / "least.html").read_text()
     found.report(tmp_path / "report.html", most=5_000)
     page, data = (tmp_path / "report.html").read_text(), data_in(tmp_path / "report.html")
     names = [int(each) for each in data["users"]["id"]]
@@ -235,6 +237,10 @@ def test_factors_must_be_those_of_the_table(spark: Any, club: Interactions, mode
     table = table_of(spark, club)
     with pytest.raises(InputError, match="there are items without factors"):
         denoise(table, factors=(users, items.where("item > 3")))
+    for lost in ("cast('nan' as float)", "cast('-inf' as float)", "null"):
+        part = items.selectExpr("item", f"if(item = 3, transform(features, x -> {lost}), features) as features")
+        with pytest.raises(InputError, match="factors must be finite numbers; those of 1 of 200 items are not"):
+            denoise(table, factors=(users, part))
     with pytest.raises(InputError, match="each must have one"):
         denoise(table, factors=(users.union(users), items))
     with pytest.raises(InputError, match="must have a column 'item'"):

@@ -15,7 +15,9 @@ from scipy.sparse import csr_matrix
 import prorec
 from prorec import InputError, Interactions, NoiseFinder, ProRec
 from prorec.engines.spark import ALS, CrossFit, Denoised, SparkProRec, denoise
+from prorec.engines.spark.arrow import in_pieces, values_in
 from prorec.engines.spark.chance import chance
+from prorec.engines.spark.partition import counted
 from prorec.models import WRMF
 from prorec.noise.basis import basis_names
 from prorec.report.words import share
@@ -26,6 +28,7 @@ from tests.engines.test_spark import factors_of, places_in, table_of
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 FOLDS = 2
+PARTITIONS = 3
 HOW: dict[str, Any] = {"weights": "both", "fdr": 0.5}
 MODELS = (ALS(rank=4, sweeps=2), ALS(rank=2, alpha=1.0, sweeps=2))
 
@@ -42,6 +45,26 @@ def test_chance_is_even_and_independent() -> None:
     grid = found.reshape(300, 300)
     assert abs(np.corrcoef(grid[:, :-1].ravel(), grid[:, 1:].ravel())[0, 1]) < 0.02
     np.testing.assert_array_equal(chance(0, 1, users[5:9], items[5:9]), found[5:9])
+
+
+def test_pieces_have_all_rows_and_not_too_many_interactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prorec.engines.spark.arrow._MOST", 5)
+    lists = [[1, 2], [3], [], [1, 2, 3, 4, 5, 6, 7], [], [1, 2, 3, 4, 5], [], [1]]
+    batch = pa.RecordBatch.from_pydict({"user": range(8), "items": pa.array(lists, pa.list_(pa.int32()))})
+    pieces = list(in_pieces([batch, batch.slice(0, 0), batch]))
+    assert [piece["user"].to_pylist() for piece in pieces] == [[0, 1, 2], [3], [4, 5, 6], [7]] * 2
+    for piece in pieces:
+        numbers = piece["user"].to_pylist()
+        assert values_in(piece, "items").tolist() == [item for number in numbers for item in lists[number]]
+
+
+def test_batches_with_nothing_in_them_are_like_others() -> None:
+    probabilities = [np.array([0.9, 0.901, 0.1], dtype=np.float32), np.array([0.1], dtype=np.float32)]
+    batches = [pa.RecordBatch.from_arrays([pa.array(each)], ["noise_probability"]) for each in probabilities]
+    high = int(probabilities[0][:1].view(np.uint32)[0]) >> 16
+    found = list(counted(batches, None, high))
+    assert [batch.num_rows for batch in found] == [2, 0]
+    assert found[0].schema == found[1].schema
 
 
 class FromSpark:
@@ -87,7 +110,7 @@ def fitted(log: Interactions) -> WRMF:
 
 
 def cross_fitted(spark: Any, log: Interactions, fitted: WRMF, work: Path) -> Denoised:
-    denoiser = SparkProRec(noise=CrossFit(MODELS, folds=FOLDS), partitions=2, **HOW)
+    denoiser = SparkProRec(noise=CrossFit(MODELS, folds=FOLDS), partitions=PARTITIONS, **HOW)
     return denoiser.fit(table_of(spark, log), factors=factors_of(spark, fitted), work=str(work))
 
 
@@ -104,6 +127,7 @@ def test_the_same_probabilities(
     for user in range(log.n_users):  # dealt like cards
         counts = np.bincount(folds[log.user_codes == user], minlength=FOLDS)
         assert np.ptp(counts) <= 1
+    assert len(list((work / "cross-fit/fold-0/judged").glob("*.parquet"))) == PARTITIONS
     asked = np.repeat(np.arange(len(log)), 2)
     assert (log.places(log.user_codes[asked], controls) < 0).all(), "nobody has clicked on a control"
     FromSpark.turn.clear()
@@ -161,6 +185,7 @@ def test_a_worker_is_killed_in_every_step(
     [
         ({"noise": "tea leaves"}, "noise must be 'plan', 'cross-fit' or a CrossFit; got 'tea leaves'"),
         ({"noise": CrossFit(folds=1)}, "folds must be a whole number from 2 to 1000"),
+        ({"noise": CrossFit(seed=2**63)}, "seed must be a whole number from 0 to"),
         ({"noise": CrossFit(())}, "models must have at least one ALS"),
         ({"noise": CrossFit((WRMF(),))}, "models must be prorec.engines.spark.ALS"),  # type: ignore[arg-type]
         ({"noise": "cross-fit", "fdr": 1.0}, "fdr must be above 0 and below 1"),
@@ -176,3 +201,9 @@ def test_a_log_that_cannot_be_cross_fitted(spark: Any) -> None:
     table = spark.createDataFrame(pa.table({"user": [1, 1, 2], "item": [1, 2, 1]}))
     with pytest.raises(InputError, match="folds must be at most 3, the number of interactions; got 4"):
         denoise(table, noise=CrossFit(folds=4), partitions=1)
+    everything = spark.createDataFrame(pa.table({"user": [1, 1, 2, 2], "item": [1, 2, 1, 2]}))
+    with pytest.raises(InputError, match="every user has an interaction with every item"):
+        denoise(everything, noise=CrossFit(folds=2), partitions=1)
+    one_weight = spark.createDataFrame(pa.table({"user": [1, 1], "item": [1, 2], "weight": [1.0, 0.0]}))
+    with pytest.raises(InputError, match="all weight is in one fold"):
+        denoise(one_weight, noise=CrossFit(folds=2), partitions=1)

@@ -13,6 +13,14 @@ from prorec.transport.passes import OnCpu
 from prorec.transport.scores import ScaledFactors
 
 
+def test_a_factor_that_no_item_has_does_not_matter() -> None:
+    users, blocks = np.array([[3e38, 1]], dtype=np.float32), [np.array([[0, value]], np.float32) for value in (1, 0.5)]
+    scores = BlockedFactors(users, blocks, 0.1)
+    found = scores.single(np.arange(1), np.empty((1, 2), dtype=np.float32))
+    assert found is not None
+    np.testing.assert_allclose(found, [[10, 5]], rtol=1e-6)
+
+
 @pytest.mark.parametrize("most", [40, 0], ids=["items as they are", "items scaled"])
 @pytest.mark.parametrize("size", [1.0, 30.0], ids=["single precision", "some in double"])
 def test_the_same_as_at_once(size: float, most: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+EVERYTHING = "every user has an interaction with every item: there is nothing to hold them against"
 CONTROLS = 2  # for each click
 LEARN_FROM = 100_000  # clicks: three times as many took twice as long on MovieLens-1M, and found no more
 

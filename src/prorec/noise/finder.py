@@ -28,7 +28,7 @@ from prorec.models.wrap import wrap
 from prorec.models.wrmf import WRMF
 from prorec.noise.basis import SEEN, UNKNOWN, basis_names, basis_of
 from prorec.noise.company import Company, Judged
-from prorec.noise.controls import CONTROLS, LEARN_FROM, drawn
+from prorec.noise.controls import CONTROLS, EVERYTHING, LEARN_FROM, drawn
 from prorec.noise.evidence import Pairs, Transport, evidence
 from prorec.noise.flags import flagged
 from prorec.noise.folds import dealt, without
@@ -102,7 +102,7 @@ class NoiseFinder:
         items, there = drawn(matrix, known.user_codes[asked], rng.random(len(asked)))
         asked, items = asked[there], items[there]
         if not len(asked):
-            raise InputError("every user has an interaction with every item: there is nothing to hold them against")
+            raise InputError(EVERYTHING)
         pairs = Pairs(
             np.concatenate([known.user_codes, known.user_codes[asked]]).astype(np.int32),
             np.concatenate([known.item_codes, items]).astype(np.int32),

@@ -34,6 +34,7 @@ class BlockedFactors:
         largest = np.max([np.abs(block).max(axis=0) for block in blocks], axis=0)
         # Users who don't need double precision have no factor over γ above 96 / (the largest of any item's).
         self._as_they_are = bool((np.abs(np.frexp(largest)[1]) <= _EXPONENT).all())
+        self._counts = largest > 0  # of a factor that no item has, a user may have anything
         n_double, reach = np.zeros(len(users), dtype=bool), np.zeros(len(users))
         for _, scores in self._each(np.arange(len(users))):
             n_double[scores.order[: scores.n_double]] = True
@@ -54,7 +55,8 @@ class BlockedFactors:
         if self._needs_double[rows].any():
             return None
         if self._as_they_are:
-            users, begin = (self._users[rows].astype(np.float64) / self._gamma).astype(np.float32), 0
+            users, begin = np.where(self._counts, self._users[rows].astype(np.float64) / self._gamma, 0), 0
+            users = users.astype(np.float32)
             for items in self._blocks:
                 np.matmul(users, items.T, out=room[: len(rows), begin : begin + len(items)])
                 begin += len(items)

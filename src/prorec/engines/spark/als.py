@@ -38,7 +38,7 @@ class ALS:
         number("alpha", self.alpha, 0)
         number("regularization", self.regularization, 0)
         whole("sweeps", self.sweeps, 1)
-        whole("seed", self.seed, 0)
+        whole("seed", self.seed, 0, 2**63 - 1)
 
     def factors(self, clicks: DataFrame, n_blocks: int) -> tuple[DataFrame, DataFrame]:
         """User and item factors, (id, features), from clicks (user, item, weight); a weight of 0 is no interaction."""

@@ -20,7 +20,7 @@ from prorec.engines.spark.als import ALS
 from prorec.engines.spark.lists import Lists
 from prorec.engines.spark.partition import Shipped
 from prorec.errors import InputError, whole
-from prorec.noise.controls import LEARN_FROM
+from prorec.noise.controls import EVERYTHING, LEARN_FROM
 from prorec.noise.learned import Learned
 from prorec.noise.share import NoiseShare
 
@@ -57,7 +57,7 @@ class CrossFit:
                 raise InputError(f"models must be prorec.engines.spark.ALS(…); got {type(model).__name__}")
             model.check()
         whole("folds", self.folds, 2, 1000)
-        whole("seed", self.seed, 0)
+        whole("seed", self.seed, 0, 2**63 - 1)
 
 
 class Judgement(NamedTuple):
@@ -104,12 +104,15 @@ def cross_fitted(
             judging.DEALT,
         ),
     )
-    folder.say("cross-fit: how many have each item outside each fold")
     clicks = lists.exploded(dealt, ["weights", "folds"]).withColumnRenamed("weights", "weight")
-    popularity = shipping.send("popularity", _outside(clicks, how.folds, sizes.items))
+    folder.number("cross-fit/checked", "cross-fit: looking at the folds", lambda: _checked(dealt, clicks))
     judged = [_judged_in(fold, how, dealt, clicks, sizes, folder, shipping, shipped) for fold in range(how.folds)]
     pairs = folder.table(
-        "cross-fit/pairs", "cross-fit: clicks among clicks", lambda: _featured(dealt, judged, how, sizes, popularity)
+        "cross-fit/pairs",
+        "cross-fit: clicks among clicks",
+        lambda: _featured(
+            dealt, judged, how, sizes, shipping.send("popularity", _outside(clicks, how.folds, sizes.items))
+        ),
     )
     among = folder.table("cross-fit/among", "cross-fit: users among the item's users", lambda: _among(pairs))
     complete = pairs.join(among, ["item", "activity"])
@@ -125,16 +128,25 @@ def cross_fitted(
     return Judgement(found, learned.share)
 
 
+def _checked(dealt: DataFrame, clicks: DataFrame) -> int:
+    """Refuse folds that nothing can be learned from, before the first model; how many users have controls."""
+    weights = [row[1] for row in clicks.groupBy("folds").sum("weight").collect()]
+    if max(weights) >= sum(weights):
+        raise InputError("all weight is in one fold: there is nothing to judge its interactions by")
+    number = dealt.where("size(controls) > 0").count()
+    if not number:
+        raise InputError(EVERYTHING)
+    return number
+
+
 def _outside(clicks: DataFrame, n_folds: int, n_items: int) -> NDArray[np.float32]:
     """Folds × items: how many have the item in the part that is learned from."""
-    counts = clicks.groupBy("item", "folds").agg({"*": "count", "weight": "sum"}).toArrow()
-    item, fold = counts["item"].to_numpy(), counts["folds"].to_numpy()
-    inside, weight = np.zeros((n_folds, n_items), dtype=np.float32), np.zeros(n_folds)
-    inside[fold, item] = counts["count(1)"].to_numpy()
-    np.add.at(weight, fold, counts["sum(weight)"].to_numpy())
-    if (weight >= weight.sum()).any():
-        raise InputError("all weight is in one fold: there is nothing to judge its interactions by")
-    return np.asarray(inside.sum(axis=0) - inside)
+    inside = np.zeros((n_folds, n_items), dtype=np.float32)
+    for fold in range(n_folds):  # one after the other: all at once may be more than the driver takes
+        counts = clicks.where(f"folds = {fold}").groupBy("item").count().toArrow()
+        inside[fold, counts["item"].to_numpy()] = counts["count"].to_numpy()
+    np.subtract(inside.sum(axis=0), inside, out=inside)
+    return inside
 
 
 def _judged_in(
@@ -151,7 +163,9 @@ def _judged_in(
     name, step = f"cross-fit/fold-{fold}", f"cross-fit, fold {fold + 1} of {how.folds}"
 
     def make() -> DataFrame:
-        train, everything, voters = clicks.where(f"folds <> {fold}"), dealt, []
+        # As many partitions as were asked for, and merged: the pass over all pairs is done in these.
+        everything, voters = dealt.repartition(sizes.partitions, "user"), []
+        train = clicks.where(f"folds <> {fold}")
         for number, model in enumerate(how.models):
             users, items = model.written(
                 train, sizes.partitions, folder, f"{name}/model-{number}", f"{step}, model {number + 1}"
@@ -159,9 +173,8 @@ def _judged_in(
             names = shipping.send_factors(f"voter-{fold}-{number}", items, sizes.items, model.rank)
             voters.append(shipped(names, model.rank))
             column = f"features_{number}"
-            everything = model.filled(
-                everything.join(users.withColumnRenamed("features", column), "user", "left"), column
-            )
+            own = users.withColumnRenamed("features", column).hint("merge")
+            everything = model.filled(everything.join(own, "user", "left"), column)
         folder.say(f"{step}: judging its clicks")
         work = partial(judging.judged, voters=tuple(voters), n_items=sizes.items, fold=fold)
         return everything.mapInArrow(work, judging.JUDGED)
@@ -209,11 +222,10 @@ def _learned(complete: DataFrame, seed: int) -> dict[str, Any]:
     """What tells clicks from controls, how much noise there is: as lists of numbers."""
     rows = complete.where("is_learned_from").toArrow()
     users, is_click = rows["user"].to_numpy(), rows["is_click"].to_numpy(zero_copy_only=False)
-    if is_click.all():
-        raise InputError("every user has an interaction with every item: there is nothing to hold them against")
-    # Rows come in any order; sums of them, and so the answer, must not depend on it.
-    order = np.lexsort((np.asarray(rows["item"]), ~is_click, users))
-    found = judging.observed(rows.combine_chunks().to_batches()[0]).at(order)
+    found = judging.observed(rows.combine_chunks().to_batches()[0])
+    # Rows come in any order; sums of them, and so the answer, must not depend on it. A control may be there twice.
+    order = np.lexsort((*found.features.T, rows["item"].to_numpy(), ~is_click, users))
+    found = found.at(order)
     _, first, numbers = np.unique(users[order], return_index=True, return_inverse=True)
     activity = rows["activity"].to_numpy()[order][first].astype(np.float64)
     learned = Learned.fitted(found, numbers.astype(np.int32), is_click[order], activity, generator(seed))

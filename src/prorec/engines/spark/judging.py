@@ -14,7 +14,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.engines.spark.arrow import Batches, batch_of, begins_in, features_in, lists, observed_in, values_in
+from prorec.engines.spark.arrow import (
+    Batches,
+    batch_of,
+    begins_in,
+    features_in,
+    in_pieces,
+    lists,
+    observed_in,
+    values_in,
+)
 from prorec.engines.spark.chance import chance
 from prorec.engines.spark.partition import Shipped, mapped
 from prorec.noise.basis import basis_names, basis_of
@@ -44,7 +53,7 @@ _FOLD, _FIRST, _LEARN, _CONTROL = range(4)  # what chance is asked for
 
 def dealt(batches: Batches, n_items: int, n_folds: int, seed: int, share: float) -> Iterator[pa.RecordBatch]:
     """Folds of each user's clicks, the share of clicks that is learned from, and controls for those."""
-    for batch in batches:
+    for batch in in_pieces(batches):
         users, matrix = batch.column("user").to_numpy(), observed_in(batch, "weights", n_items)
         rows = np.repeat(np.arange(len(users), dtype=np.int32), np.diff(matrix.indptr))
         names = users[rows], matrix.indices
@@ -113,9 +122,7 @@ class _Asked(NamedTuple):
 
 def judged(batches: Batches, voters: tuple[Shipped, ...], n_items: int, fold: int) -> Iterator[pa.RecordBatch]:
     """What models that learned from the other folds say of the pairs in one."""
-    for batch in batches:
-        if not batch.num_rows:
-            continue
+    for batch in in_pieces(batches):
         asked = _Asked.of(batch, n_items)
         here = np.flatnonzero(asked.folds == fold)
         here = here[np.argsort(asked.pairs.users[here], kind="stable")]
@@ -147,9 +154,7 @@ def featured(batches: Batches, n_items: int, n_voters: int, popularity: str) -> 
     the one before the last of the features.
     """
     by_fold = mapped(popularity)
-    for batch in batches:
-        if not batch.num_rows:
-            continue
+    for batch in in_pieces(batches):
         asked = _Asked.of(batch, n_items)
         pairs, n = asked.pairs, asked.matrix.nnz
         # From the order of folds to that of the pairs: clicks of all users, then controls.

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from prorec.denoise.gamma import spread_of
 from prorec.denoise.labels import By, new_weights
-from prorec.engines.spark.arrow import Batches, batch_of, features_in, lists, observed_in, values_in
+from prorec.engines.spark.arrow import Batches, batch_of, features_in, in_pieces, lists, observed_in, values_in
 from prorec.factors import Factors
 from prorec.transport.blocks import Blocks
 from prorec.transport.item_blocks import BlockedFactors
@@ -112,9 +112,7 @@ def matched(
     is of; None, where all users have the same.
     """
     item_potential = np.asarray(mapped(potential))
-    for batch in batches:
-        if not batch.num_rows:
-            continue
+    for batch in in_pieces(batches):
         observed = observed_in(batch, "weights", len(item_potential))
         originals = observed_in(batch, "originals", len(item_potential))
         by_user = batch.column("row_sum").to_numpy()

@@ -9,32 +9,28 @@ import numpy as np
 import pyarrow as pa
 
 from prorec.denoise.history import Round
-from prorec.errors import InputError
 from prorec.interactions import Interactions
 from prorec.report.facts import Facts
 from prorec.report.page import check_report, rendered, written
 from prorec.report.selection import selected
 
 if TYPE_CHECKING:
-    from prorec.engines.spark.result import Denoised, RoundOnSpark
+    from pyspark.sql import DataFrame
 
-_PARTS = 1_000_000
+    from prorec.engines.spark.result import Denoised, RoundOnSpark
 
 
 def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> None:
-    """Write a page about as many users, by a hash of their numbers, as have about so many interactions."""
+    """Write a page about users, in the order of a hash of their numbers, who have so many interactions at most."""
     check_report(path)
     sizes = found.sizes
-    part = min(_PARTS, int(_PARTS * most / sizes.pairs))
-    chosen = f"pmod(xxhash64(user), {_PARTS}) < {part}"
+    chosen = _drawn(found, most)
     text = {"user": "cast(user_id as string) as user", "item": "cast(item_id as string) as item"}
     columns = ["weight", "weight_before", "noise_probability", "flagged", "share", "threshold"]
     if found.noise_share is not None:
         columns.append("percentile")
-    rows = found._pairs.where(chosen).selectExpr(*text.values(), *columns).toArrow()
-    if not rows.num_rows:
-        raise InputError(f"most must be larger: no user of {sizes.users:,} has so few interactions")
-    people = found.users.where(chosen).selectExpr(text["user"], "kappa", "threshold").toArrow()
+    rows = found._pairs.join(chosen, "user").selectExpr(*text.values(), *columns).toArrow()
+    people = found.users.join(chosen, "user").selectExpr(text["user"], "kappa", "threshold").toArrow()
     known = Interactions.from_table(
         pa.table({"user": rows["user"], "item": rows["item"], "weight": rows["weight_before"]})
     )
@@ -75,6 +71,21 @@ def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> No
     selection = selected(known, facts.probability, facts.flagged)
     page = rendered(facts, selection, None, "it is not measured on Spark", found.seconds, title)
     written(page, path)
+
+
+def _drawn(found: Denoised, most: int) -> DataFrame:
+    """Users, (user), with so many interactions at most; one there is in any case."""
+    from pyspark.sql import functions as F
+
+    counts = found._pairs.groupBy("user").count()
+    # More than `most` users never fit, each having one interaction at least.
+    first = counts.where(F.col("count") <= most).orderBy(F.xxhash64("user"), "user").limit(most).toArrow()
+    users = first["user"].to_numpy()[np.cumsum(first["count"].to_numpy()) <= most]
+    if not len(users):
+        smallest = counts.orderBy("count", "user").first()
+        assert smallest is not None, "somebody has clicked on something"
+        users = np.array([smallest["user"]], dtype=np.int32)
+    return F.broadcast(counts.sparkSession.createDataFrame(pa.table({"user": pa.array(users, pa.int32())})))
 
 
 def _round(each: RoundOnSpark, quartiles: tuple[float, float, float]) -> Round:

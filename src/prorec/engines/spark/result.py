@@ -76,7 +76,8 @@ class Denoised:
     def report(self, path: str | Path, *, title: str = "Which clicks are noise?", most: int = MOST) -> None:
         """Write a page as `prorec.ProRec.report` does, about a sample of users with so many interactions at most.
 
-        The sample is by a hash of users, so it is the same every time. It is what comes to this machine.
+        The sample is by a hash of users, so it is the same every time. It is what comes to this machine. If nobody has
+        so few, it is the user who has fewest.
         """
         from prorec.engines.spark.report import write_sample
 

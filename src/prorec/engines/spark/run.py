@@ -143,9 +143,15 @@ class Run:
         widths = set()
         for name, frame in zip(("user", "item"), self.given, strict=True):
             found = frame.selectExpr(
-                "min(size(features))", "max(size(features))", "count(*)", f"count(distinct {name})"
+                "min(size(features))",
+                "max(size(features))",
+                "count(*)",
+                f"count(distinct {name})",
+                "count_if(coalesce(exists(features, x -> not coalesce(abs(x) < double('infinity'), false)), true))",
             )
-            least, most, rows, kinds = found.first() or (0, 0, 0, 0)
+            least, most, rows, kinds, lost = found.first() or (0, 0, 0, 0, 0)
+            if lost:
+                raise InputError(f"factors must be finite numbers; those of {lost:,} of {rows:,} {name}s are not")
             if rows != kinds:
                 raise InputError(f"factors of {name}s have {rows:,} rows for {kinds:,} {name}s: each must have one")
             widths |= {least, most}
