@@ -18,6 +18,7 @@ import pytest
 import prorec
 from prorec.cli.denoise_on_spark import _in_words
 from tests.cli.shell import COMMAND, run, run_anew
+from tests.engines.conftest import QUICK_JAVA
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +82,18 @@ def test_without_java(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
 def test_a_killed_driver_leaves_nothing_half_done_and_is_resumed(folder: Path) -> None:
-    words = "denoise clicks.parquet --out cleaned.parquet --engine spark --master local[2] -p rank=4 -p sweeps=2"
+    words = "denoise clicks.parquet --out cleaned.parquet --engine spark --master local[1] -p rank=4 -p sweeps=2"
     words += " --report page.html --json"
     work = folder / ".cleaned.parquet.prorec"
-    quick = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    quick = {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{QUICK_JAVA}' --conf spark.sql.shuffle.partitions=2 "
+        "pyspark-shell",
+    }
     driver = subprocess.Popen(
         [COMMAND, *words.split()],
         cwd=folder,
-        env=quick,
+        env={**os.environ, **quick},
         start_new_session=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -103,10 +108,10 @@ def test_a_killed_driver_leaves_nothing_half_done_and_is_resumed(folder: Path) -
     assert not (folder / "cleaned.parquet").exists()
     factors = sorted((work / "round-1" / "factors-of-users").glob("*.parquet"))
     before = [path.stat().st_mtime_ns for path in factors]
-    refused = run_anew(*words.split(), cwd=folder, environment={"SPARK_LOCAL_IP": "127.0.0.1"})
+    refused = run_anew(*words.split(), cwd=folder, environment=quick)
     assert (refused.returncode, "--resume goes on" in " ".join(refused.stderr.split())) == (2, True)
     assert [path.stat().st_mtime_ns for path in factors] == before
-    done = run_anew(*words.split(), "--resume", cwd=folder, environment={"SPARK_LOCAL_IP": "127.0.0.1"})
+    done = run_anew(*words.split(), "--resume", cwd=folder, environment=quick)
     assert done.returncode == 0, done.stderr
     given, got = pq.read_table(folder / "clicks.parquet"), pq.read_table(folder / "cleaned.parquet")
     names = [*given.column_names, "prorec_weight", "noise_probability", "flagged"]

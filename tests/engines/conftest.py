@@ -13,6 +13,8 @@ import pytest
 from prorec.engines.spark.session import check_java
 from prorec.errors import InputError
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
@@ -24,15 +26,18 @@ def spark() -> Iterator[Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    # Java that lives for a minute does better without its second compiler.
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-java-options '{QUICK_JAVA}' pyspark-shell"
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("prorec tests")
     for name, value in {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.default.parallelism": "4",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "1",
         "spark.sql.ansi.enabled": "true",
+        "spark.executor.extraJavaOptions": QUICK_JAVA,
         # Executors are killed on purpose here, more often than a cluster would put up with.
         "spark.task.maxFailures": "50",
         "spark.stage.maxConsecutiveAttempts": "50",

@@ -66,11 +66,14 @@ def model(club: Interactions) -> WRMF:
 
 
 @pytest.mark.real_data("ml-1m")
-def test_the_same_answer_on_movielens(spark: Any) -> None:
+def test_the_same_answer_on_movielens(spark: Any, tmp_path: Path) -> None:
     clicks = prorec.load_dataset("ml-1m")
+    ids = {"user": clicks.users[clicks.user_codes], "item": clicks.items[clicks.item_codes]}
+    pq.write_table(pa.table(ids), tmp_path / "clicks.parquet")
     fitted = SVD(rank=16).fit(clicks)
     local = ProRec(fitted).fit(clicks, refit=False)  # which fits it again, and comes to the same factors
-    found = SparkProRec(gamma=local.gamma_).fit(table_of(spark, clicks), factors=factors_of(spark, fitted))
+    table = spark.read.parquet(str(tmp_path / "clicks.parquet"))
+    found = SparkProRec(gamma=local.gamma_).fit(table, factors=factors_of(spark, fitted))
     assert_same(clicks, local, found.noise_table().toArrow())
     assert found.history[0].mass_kept == pytest.approx(local.history_[-1].mass_kept, abs=1e-5)
     assert found.history[0].below_threshold == pytest.approx(local.history_[-1].below_threshold, abs=1e-4)
@@ -122,7 +125,7 @@ def test_weights_repeats_and_ids_of_any_kind(spark: Any, club: Interactions) -> 
 
 
 def test_rounds_learn_again_and_a_report_of_a_sample(spark: Any, club: Interactions, tmp_path: Path) -> None:
-    denoiser = SparkProRec(ALS(rank=4, sweeps=2), rounds=2, tolerance=0, partitions=4)
+    denoiser = SparkProRec(ALS(rank=4, sweeps=2), rounds=2, tolerance=0, partitions=2)
     found = denoiser.fit(table_of(spark, club))
     assert [each.number for each in found.history] == [1, 2]
     assert found.history[1].mass_kept < found.history[0].mass_kept < 1

@@ -48,8 +48,7 @@ class Denoised:
         """One row for each pair, most suspicious first.
 
         Columns: user, item, weight, noise_probability, flagged, share, threshold; and, where it is cross-fitted,
-        percentile and basis. In Spark, an order lasts until the
-        next join: write it, or take the first of it.
+        percentile and basis. In Spark, an order lasts until the next join: write it, or take the first of it.
         """
         return (
             self._pairs.drop("user", "item", "weight_before")

@@ -90,6 +90,8 @@ class Run:
 
     def _number(self) -> None:
         folder = self.folder
+        # Before anything else: what is wrong with factors should not be found out an hour later.
+        rank = self.settings.model.rank if self.given is None else self._given_rank()
         rows = folder.number("rows", "looking at every row", self.clicks.check_values)
         pairs = folder.table("pairs", "each pair once", self.clicks.pairs)
         sources = (pairs, pairs) if self.given is None else self._ids_of_factors()
@@ -113,7 +115,6 @@ class Run:
                 "every user has one interaction only: there is nothing to compare it with, and a threshold of the "
                 "user's own means nothing"
             )
-        rank = self.settings.model.rank if self.given is None else self._given_rank()
         self.sizes = Sizes(rows, n_pairs, counts[0], counts[1], rank, self.n_partitions)
         self.total = total
         check_memory(self.settings.memory, counts[1])
