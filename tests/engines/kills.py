@@ -37,10 +37,10 @@ def executors() -> list[int]:
 
 @contextmanager
 def killing(steps: tuple[str, ...], after: float) -> Iterator[list[str]]:
-    """A worker is killed so many seconds into every step that is called like one of these; which steps those were."""
+    """A worker is killed so many seconds into the first step that is called like each of these; which steps those were."""
     killed: list[str] = []
     killers: list[threading.Thread] = []
-    say = WorkFolder.say
+    say, left = WorkFolder.say, list(steps)
 
     def kill(step: str) -> None:
         time.sleep(after)
@@ -54,7 +54,9 @@ def killing(steps: tuple[str, ...], after: float) -> Iterator[list[str]]:
 
     def say_and_kill(folder: WorkFolder, step: str) -> None:
         say(folder, step)
-        if any(each in step for each in steps):
+        named = [each for each in left if each in step]
+        if named:
+            left.remove(named[0])
             killers.append(threading.Thread(target=kill, args=(step,)))
             killers[-1].start()
 

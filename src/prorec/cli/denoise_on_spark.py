@@ -106,7 +106,7 @@ def _in_words(about: dict[str, Any]) -> str:
             "larger --fdr flags more)."
         )
     said += f" Written to {about['out']} in {about['seconds']:.1f} s."
-    return said if about["report"] is None else f"{said} The report, about a sample of users, is in {about['report']}."
+    return said if about["report"] is None else f"{said} The report is in {about['report']}."
 
 
 def _beside(out: str) -> str:

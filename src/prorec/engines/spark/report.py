@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from prorec.engines.spark.result import Denoised, RoundOnSpark
+    from prorec.engines.spark.sizes import Sizes
 
 
 def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> None:
@@ -65,12 +66,20 @@ def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> No
         told["threshold"],
         told,
         sizes.items,
-        f"This is a sample, all interactions of {known.n_users:,} of {sizes.users:,} users: counts, popularity and "
-        f"pictures are the sample's. The whole log has {sizes.pairs:,} interactions with {sizes.items:,} items.",
+        _of_what(known, sizes),
     )
     selection = selected(known, facts.probability, facts.flagged)
     page = rendered(facts, selection, None, "it is not measured on Spark", found.seconds, title)
     written(page, path)
+
+
+def _of_what(known: Interactions, sizes: Sizes) -> str:
+    if len(known) == sizes.pairs:
+        return ""
+    return (
+        f"This is a sample, all interactions of {known.n_users:,} of {sizes.users:,} users: counts, popularity and "
+        f"pictures are the sample's. The whole log has {sizes.pairs:,} interactions with {sizes.items:,} items."
+    )
 
 
 def _drawn(found: Denoised, most: int) -> DataFrame:
