@@ -37,7 +37,7 @@ def executors() -> list[int]:
 
 @contextmanager
 def killing(steps: tuple[str, ...], after: float) -> Iterator[list[str]]:
-    """A worker is killed so many seconds into the first step that is called like each of these; which steps those were."""
+    """A worker is killed so many seconds into the first step called like each of these; which ones those were."""
     killed: list[str] = []
     killers: list[threading.Thread] = []
     say, left = WorkFolder.say, list(steps)
