@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from prorec.engines.spark.folder import WorkFolder
 
+_CHECKPOINT = 4  # sweeps: how a factor came about is remembered back to here, and what is longer overflows Java's stack
+
 
 @dataclass(frozen=True)
 class ALS:
@@ -56,6 +58,7 @@ class ALS:
             userCol="user",
             itemCol="item",
             ratingCol="weight",
+            checkpointInterval=_CHECKPOINT,
         ).fit(clicks.select("user", "item", "weight").where("weight > 0"))
         return model.userFactors, model.itemFactors
 
@@ -69,6 +72,7 @@ class ALS:
         names = [f"{place}/factors-of-{kind}s" for kind in ("user", "item")]
         if not all(folder.has(name) for name in names):
             folder.say(f"{step}: ALS")
+            folder.keep_checkpoints()
             for name, kind, table in zip(names, ("user", "item"), self.factors(clicks, n_blocks), strict=True):
                 folder.say(f"{step}: factors of {kind}s")
                 folder.write(name, table.select(table["id"].alias(kind), "features"))

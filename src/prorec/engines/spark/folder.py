@@ -70,6 +70,11 @@ class WorkFolder:
         """Numbers that have been written."""
         return json.loads(self._hadoop.text(f"{self.path}/{name}.json"))
 
+    def keep_checkpoints(self) -> None:
+        """Give Spark a place for what long chains of steps cut themselves off at, unless it has one."""
+        if self._spark.sparkContext.getCheckpointDir() is None:
+            self._spark.sparkContext.setCheckpointDir(f"{self.path}/checkpoints")
+
     def say(self, step: str) -> None:
         """Name what comes next, in Spark's pages too."""
         self._spark.sparkContext.setJobGroup("prorec", f"prorec: {step}")

@@ -148,7 +148,8 @@ class Run:
                 "max(size(features))",
                 "count(*)",
                 f"count(distinct {name})",
-                "count_if(coalesce(exists(features, x -> not coalesce(abs(x) < double('infinity'), false)), true))",
+                # In single precision, as they are used.
+                "count_if(coalesce(exists(features, x -> not coalesce(abs(float(x)) < float('inf'), false)), true))",
             )
             least, most, rows, kinds, lost = found.first() or (0, 0, 0, 0, 0)
             if lost:
