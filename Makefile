@@ -14,6 +14,7 @@ test: lint types tests
 lint: $(VENV)/.all-installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(VENV)/.all-installed
 	$(BIN)/mypy

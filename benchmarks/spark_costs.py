@@ -25,10 +25,10 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.spark_growth import started, write_factors
 from benchmarks.spark_skew import stages_of
-from prorec.denoise.gamma import automatic_gamma
-from prorec.factors import Factors
 from prorec.noise.evidence import Pairs, evidence_in
 from prorec.transport.blocks import Blocks
+from prorec.transport.factors import Factors
+from prorec.transport.gamma import automatic_gamma
 from prorec.transport.item_blocks import BlockedFactors
 from prorec.transport.passes import OnCpu
 from prorec.transport.scores import Scaled, ScaledFactors

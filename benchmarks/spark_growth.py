@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from prorec import Interactions, transport
-from prorec.denoise.gamma import automatic_gamma
-from prorec.factors import Factors
+from prorec.transport.factors import Factors
+from prorec.transport.gamma import automatic_gamma
 
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "spark_growth.svg"
 ITEMS, RANK, EACH = 2_000, 32, 50

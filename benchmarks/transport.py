@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.ratio import Ratio, side_by_side
 from prorec import Factors, transport
-from prorec._threads import CORES
+from prorec._core.parallel import N_CORES
 from prorec.transport.step import match_block
 
 GAMMA, BETA, LAM = 0.1, 20, 0.5
@@ -116,14 +116,14 @@ def bare(factors: Factors) -> None:
 
     def work(first: int) -> None:
         room = np.empty((rows, n_items), dtype=np.float32)
-        for begin in starts[first::CORES]:
+        for begin in starts[first::N_CORES]:
             users = factors.users[begin : begin + rows]
             block = room[: len(users)]
             np.matmul(users, items, out=block)
             np.exp(block, out=block)
 
-    with threadpool_limits(1), ThreadPoolExecutor(CORES) as pool:
-        list(pool.map(work, range(CORES)))
+    with threadpool_limits(1), ThreadPoolExecutor(N_CORES) as pool:
+        list(pool.map(work, range(N_CORES)))
 
 
 def denoised_by_sorting(factors: Factors, marginals: transport.Marginals, observed: csr_array) -> csr_array:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from prorec._device import _has_gpu
+from prorec._core.device import _has_gpu
 
 # Without a GPU, kernels for it run in Triton's interpreter; it must know before it sees the first of them.
 if not _has_gpu():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import prorec
-from prorec import errors
+from prorec._core import errors
 
 REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 _DIRECTIVE = re.compile(r"^\.\. (?:auto\w+|py:module|py:data):: ([\w.]+)$", re.MULTILINE)

@@ -1,21 +1,20 @@
 """Find the clicks that don't belong, and train recommenders that are not misled by them."""
 
-import prorec._threads  # noqa: F401 - before numpy, see there
 from prorec import models, transport
+from prorec._core.errors import ConvergenceWarning, DataWarning, DownloadError, InputError
 from prorec.data.cinema import make_cinema
-from prorec.data.noise import inject_noise
+from prorec.data.noise_injection import inject_noise
 from prorec.data.readers import read_interactions
 from prorec.data.registry import load_dataset
 from prorec.data.splits import split_at_time, split_by_user, split_globally, split_leave_out
 from prorec.data.writers import write_interactions
 from prorec.denoise import ProRec
-from prorec.errors import ConvergenceWarning, DataWarning, DownloadError, InputError
 from prorec.evaluation import compare, detection_metrics, evaluate, ranking_metrics
-from prorec.factors import Factors
+from prorec.evaluation.tuning import tune
 from prorec.interactions import Interactions
 from prorec.models import load
 from prorec.noise import NoiseFinder
-from prorec.tuning import tune
+from prorec.transport.factors import Factors
 
 __version__ = "0.1.0"
 

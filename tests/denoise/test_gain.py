@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from prorec.experiments.gain import SEEDS, gains
+from reproduction.untuned_gain import SEEDS, gains
 
 
 @pytest.mark.real_data("amusic")

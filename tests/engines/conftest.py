@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from prorec._core.errors import InputError
 from prorec.engines.spark.session import check_java
-from prorec.errors import InputError
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 

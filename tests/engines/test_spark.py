@@ -15,9 +15,9 @@ import prorec
 from prorec import InputError, Interactions, ProRec
 from prorec.engines.spark import ALS, SparkProRec, denoise
 from prorec.engines.spark.folder import WorkFolder
-from prorec.factors import Factors
 from prorec.models import SVD, WRMF, Model
 from prorec.transport import top
+from prorec.transport.factors import Factors
 from tests.engines.kills import killing
 from tests.report.conftest import data_in
 

@@ -16,8 +16,9 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from prorec import InputError, Interactions, _device
-from prorec._tensors import tensor
+from prorec import InputError, Interactions
+from prorec._core import device as device_module
+from prorec._core.tensors import tensor
 from prorec.models import (
     CDAE,
     EASE,
@@ -215,7 +216,7 @@ def test_wrmf_rows_that_are_solved_already_stay(device: torch.device) -> None:
 
 
 def test_ease_says_what_is_free(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_device, "free_memory", lambda _: 2e9)
+    monkeypatch.setattr(device_module, "free_memory", lambda _: 2e9)
     with pytest.raises(InputError, match=r"EASE needs 3 GB on .* for the weights between 10,000 items; 2 GB are free"):
         EASE().fit(csr_array((2, 10_000), dtype=np.float32))
     with pytest.raises(InputError, match="regularization of 1e-300 is too small"):

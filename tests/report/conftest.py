@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from prorec.cli.demo import demo_denoiser
 from scipy.sparse import random_array
 
 from prorec import Interactions, ProRec
 from prorec.data.cinema import make_cinema
-from prorec.demo import demo_denoiser
 from prorec.models import SVD
 
 HOSTILE = [

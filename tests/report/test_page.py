@@ -15,8 +15,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from prorec import Interactions, ProRec
-from prorec.comparison import compare_on_splits
-from prorec.errors import InputError
+from prorec._core.errors import InputError
+from prorec.evaluation.comparison import compare_on_splits
 from prorec.models import NCE, SVD
 from prorec.report.packing import packed
 from prorec.report.words import change

@@ -18,7 +18,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
 from prorec import Interactions, ProRec
-from prorec.errors import InputError
+from prorec._core.errors import InputError
 from prorec.models import NCE, Popularity
 from prorec.report import plots
 from prorec.report.around import items_around, neighbours

@@ -18,7 +18,8 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from prorec import Factors, InputError, ProRec, _device, load, transport
+from prorec import Factors, InputError, ProRec, load, transport
+from prorec._core import device
 from prorec.models import NCE
 from prorec.transport import Marginals, device_factors, device_splits
 from prorec.transport import device as on_device
@@ -293,10 +294,10 @@ def test_without_a_pytorch_that_works_everything_stays_on_the_cpu(monkeypatch: p
     def broken(*_: Any) -> Any:
         raise OSError("libtorch_cuda.so: cannot open shared object file")
 
-    _device._has_gpu.cache_clear()
-    monkeypatch.setattr(_device, "find_spec", broken)
-    assert _device.device_for("auto", 1e12) is None
-    _device._has_gpu.cache_clear()
+    device._has_gpu.cache_clear()
+    monkeypatch.setattr(device, "find_spec", broken)
+    assert device.resolve_device("auto", 1e12) is None
+    device._has_gpu.cache_clear()
 
 
 # ── the proof ───────────────────────────────────────────────────────────────────────────────────────

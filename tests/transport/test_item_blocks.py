@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from prorec.factors import Factors
 from prorec.transport.blocks import Blocks
+from prorec.transport.factors import Factors
 from prorec.transport.item_blocks import BlockedFactors
 from prorec.transport.passes import OnCpu
 from prorec.transport.scores import ScaledFactors

@@ -13,19 +13,17 @@ from rich.console import Console
 from rich.text import Text
 
 from prorec import __version__
-from prorec.cli.benchmark_noise import benchmark_noise
+from prorec._core.errors import DownloadError, InputError
 from prorec.cli.datasets import datasets
 from prorec.cli.demo import demo
 from prorec.cli.denoise import denoise
 from prorec.cli.evaluate import evaluate
 from prorec.cli.report import report
-from prorec.cli.reproduce import reproduce
 from prorec.cli.score import score
 from prorec.cli.train import recommend, train
-from prorec.errors import DownloadError, InputError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-for command in (demo, denoise, report, train, recommend, score, evaluate, benchmark_noise, reproduce):
+for command in (demo, denoise, report, train, recommend, score, evaluate):
     app.command()(command)
 app.add_typer(datasets, name="datasets")
 

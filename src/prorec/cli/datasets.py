@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from prorec._core.errors import InputError
 from prorec.cli.options import Force
 from prorec.cli.streams import check_free
 from prorec.data.item_info import write_items
 from prorec.data.registry import DATASETS, load_dataset, locate, present
 from prorec.data.writers import write_interactions
-from prorec.errors import InputError
 
 datasets = typer.Typer(no_args_is_help=True, help="The data sets that are known by name.")
 

@@ -21,15 +21,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from prorec._core.checks import check_choice
+from prorec._core.errors import InputError
+from prorec._core.files import prefix_errors
 from prorec.cli import options
 from prorec.cli.denoise_on_spark import denoise_on_spark
 from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_free, check_report_free, described, read, title_of, to_stdout
-from prorec.data._files import format_of, naming
-from prorec.data.log import Log
+from prorec.data.formats import detect_format
+from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
-from prorec.errors import InputError, one_of
 from prorec.models.named import named, parsed, sized
 from prorec.report.page import write_report
 
@@ -89,7 +91,7 @@ def denoise(
     """
     begin = time.perf_counter()
     parameters = parsed(param or [])
-    one_of("engine", engine, ("local", "spark"))
+    check_choice("engine", engine, ("local", "spark"))
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )
@@ -187,10 +189,10 @@ def _on_spark(parameters: dict[str, Any], **settings: Any) -> SparkProRec:
     return SparkProRec(ALS(**parameters), **settings)
 
 
-def _check_columns(given: Log, path: Path) -> None:
+def _check_columns(given: SourceTable, path: Path) -> None:
     """Refuse columns that cannot be written, before the work rather than after it."""
     nothing = np.zeros(len(given.interactions), dtype=np.float32)
-    with naming(path):
+    with prefix_errors(path):
         table = given.with_columns(dict.fromkeys(("weight", "noise_probability", "flagged"), nothing))
         write_table(table.slice(0, 1), io.BytesIO(), path.name)
 
@@ -221,7 +223,7 @@ def _check_place(out: str, *, resume: bool, force: bool) -> None:
 def _working(out: str, *, resume: bool) -> Iterator[Path]:
     """The work folder, for this run alone; it goes away when the run ends well, or has nothing to come back for."""
     work = _work_folder(out)
-    with naming(work):
+    with prefix_errors(work):
         work.mkdir(exist_ok=True)
         with (work / "lock").open("w") as lock:
             _lock(lock, out)
@@ -252,7 +254,7 @@ def _lock(file: IO[str], out: str) -> None:
         raise InputError(f"another run is about to write {out}") from None
 
 
-def _rows(given: Log, denoiser: ProRec, *, drop: bool, typed: bool) -> pa.Table:
+def _rows(given: SourceTable, denoiser: ProRec, *, drop: bool, typed: bool) -> pa.Table:
     found = {
         "weight": denoiser.weights_.data,
         "noise_probability": denoiser.noise_probability_,
@@ -264,17 +266,17 @@ def _rows(given: Log, denoiser: ProRec, *, drop: bool, typed: bool) -> pa.Table:
     return given.typed(table) if typed else table
 
 
-def _to_stream(given: Log, denoiser: ProRec, kind: str | None, *, drop: bool) -> int:
+def _to_stream(given: SourceTable, denoiser: ProRec, kind: str | None, *, drop: bool) -> int:
     """Write the rows; how many."""
     table = _rows(given, denoiser, drop=drop, typed=kind == "parquet")
     to_stdout(table, kind)
     return int(table.num_rows)
 
 
-def _to_file(given: Log, denoiser: ProRec, path: Path, work: Path, *, drop: bool) -> int:
+def _to_file(given: SourceTable, denoiser: ProRec, path: Path, work: Path, *, drop: bool) -> int:
     """Write the rows, all or nothing; how many."""
-    table = _rows(given, denoiser, drop=drop, typed=format_of(path)[0] == "parquet")
-    with naming(path):
+    table = _rows(given, denoiser, drop=drop, typed=detect_format(path)[0] == "parquet")
+    with prefix_errors(path):
         # In the work folder first: what is left there by a run that was killed goes away with it.
         whole = work / f"whole-{path.name}"
         with whole.open("wb") as file:
@@ -283,7 +285,7 @@ def _to_file(given: Log, denoiser: ProRec, path: Path, work: Path, *, drop: bool
     return int(table.num_rows)
 
 
-def _summary(given: Log, denoiser: ProRec, out: str, written: int, seconds: float) -> dict[str, Any]:
+def _summary(given: SourceTable, denoiser: ProRec, out: str, written: int, seconds: float) -> dict[str, Any]:
     flagged = denoiser.flagged_[given.places]
     known = denoiser.interactions_
     top = denoiser.noise_table(most=_SHOWN)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from prorec._core.errors import InputError
 from prorec.cli.streams import check_report_free, title_of
-from prorec.data._files import ending_of
-from prorec.errors import InputError
+from prorec.data.formats import format_suffix
 from prorec.noise.share import NoiseShare
 
 if TYPE_CHECKING:
@@ -116,12 +116,12 @@ def _beside(out: str) -> str:
 
 
 def _format(path: str, kind: str | None) -> str:
-    return kind or _FORMATS.get(ending_of(Path(path)), "parquet")
+    return kind or _FORMATS.get(format_suffix(Path(path)), "parquet")
 
 
 def _options(path: str, columns: dict[str, Any]) -> dict[str, Any]:
     """For text: what is between columns, and whether they have names."""
-    separator = columns["separator"] or ("\t" if ending_of(Path(path)) == ".tsv" else ",")
+    separator = columns["separator"] or ("\t" if format_suffix(Path(path)) == ".tsv" else ",")
     return {"header": columns["header"], "sep": separator}
 
 

@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from prorec._core.checks import check_choice, check_int
+from prorec._core.errors import DataWarning, InputError
 from prorec.cli import options
 from prorec.cli.progress import Reporter
 from prorec.cli.streams import read
-from prorec.comparison import JUDGED_BY, OnSplits, compare_on_splits
 from prorec.denoise import ProRec
-from prorec.denoise.control import reweighted
-from prorec.errors import DataWarning, InputError, one_of, whole
+from prorec.denoise.controls import reweighted
+from prorec.evaluation.comparison import JUDGED_BY, SplitComparison, compare_on_splits
 from prorec.evaluation.metrics import Family
 from prorec.models.model import Model
 from prorec.models.named import named, parsed, sized
@@ -58,9 +59,9 @@ def evaluate(
     config: options.Config = None,
 ) -> None:
     """Compare recommenders on 30% of each user's interactions, after training on the other 70%."""
-    one_of("metrics", metrics, ("standard", "paper"))
-    whole("seeds", seeds, 1)
-    whole("k", k, 1)
+    check_choice("metrics", metrics, ("standard", "paper"))
+    check_int("seeds", seeds, 1)
+    check_int("k", k, 1)
     denoised = partial(
         options.denoiser_of,
         transport=transport,
@@ -136,7 +137,7 @@ def _rivals(
     return rivals
 
 
-def _show(result: OnSplits, weight_column: str | None) -> None:
+def _show(result: SplitComparison, weight_column: str | None) -> None:
     rows = result.to_rows()
     names = [name for name in rows[0]["mean"] if name.partition("@")[0] in JUDGED_BY]
     console = Console()

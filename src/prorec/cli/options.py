@@ -12,8 +12,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from prorec import transport
+from prorec._core.errors import InputError
 from prorec.denoise import ProRec
-from prorec.errors import InputError
 from prorec.models.model import Model
 from prorec.transport.thresholds import Threshold
 

@@ -10,12 +10,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from prorec._core.errors import InputError
 from prorec.cli import options
 from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_report_free, described, read, title_of
 from prorec.data.item_info import with_items_from
 from prorec.denoise import ProRec
-from prorec.errors import InputError
 from prorec.models.model import load
 from prorec.models.named import named, parsed, sized
 from prorec.report.page import write_report

@@ -15,13 +15,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from prorec._core.errors import InputError
+from prorec._core.files import atomic_write, prefix_errors
 from prorec.cli import options
 from prorec.cli.streams import check_free, read, to_stdout
-from prorec.data._files import format_of, naming, replacing
-from prorec.data.log import Log
+from prorec.data.formats import detect_format
+from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
-from prorec.errors import InputError
 from prorec.models.model import load
 from prorec.noise.basis import basis_names
 
@@ -58,17 +59,17 @@ def score(
             f"{model}: this is a {type(denoiser).__name__} without a denoiser; one that can score is made by prorec "
             "train --denoise --noise cross-fit"
         )
-    with naming(model):
+    with prefix_errors(model):
         finder = denoiser.finder_
     given = read(log, format, columns)
     probability, basis = finder.scored(given.interactions)
-    kind = format if out == "-" else format_of(Path(out))[0]
+    kind = format if out == "-" else detect_format(Path(out))[0]
     table = _table(given, probability, basis, typed=kind == "parquet")
     if out == "-":
         to_stdout(table, format)
     else:
         path = Path(out)
-        with naming(path), replacing(path) as temporary, temporary.open("wb") as file:
+        with prefix_errors(path), atomic_write(path) as temporary, temporary.open("wb") as file:
             write_table(table, file, path.name)
     of_rows = probability[given.places]
     counts = Counter(basis_names(basis[given.places]).to_pylist())
@@ -85,7 +86,9 @@ def score(
         _show(about, Console(stderr=out == "-"))
 
 
-def _table(given: Log, probability: np.ndarray[Any, Any], basis: np.ndarray[Any, Any], *, typed: bool) -> pa.Table:
+def _table(
+    given: SourceTable, probability: np.ndarray[Any, Any], basis: np.ndarray[Any, Any], *, typed: bool
+) -> pa.Table:
     # An empty cell, not a number that is none, where there is nothing to say.
     values = pa.array(probability, mask=np.isnan(probability))
     table = given.with_columns({"noise_probability": values, "basis": basis_names(basis)})

@@ -13,11 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from prorec.data._files import ending_of, format_of, naming
+from prorec._core.checks import check_choice
+from prorec._core.errors import InputError
+from prorec._core.files import prefix_errors
+from prorec.data.formats import detect_format, format_suffix
 from prorec.data.item_info import with_items_from
-from prorec.data.log import Log, read_log
+from prorec.data.source_table import SourceTable, read_source_table
 from prorec.data.writers import write_table
-from prorec.errors import InputError, one_of
 from prorec.interactions import Interactions
 from prorec.report.page import check_report
 
@@ -26,16 +28,16 @@ _SEPARATORS = {"csv": ",", "tsv": "\t"}
 _ENDINGS = (".csv", ".tsv", ".inter", ".parquet", ".pq")
 
 
-def read(path: str, kind: str | None, columns: dict[str, Any]) -> Log:
+def read(path: str, kind: str | None, columns: dict[str, Any]) -> SourceTable:
     """The log in a file, or what comes through the stream."""
     if kind is not None:
-        one_of("format", kind, FORMATS)
+        check_choice("format", kind, FORMATS)
     if path != "-":
-        if kind in _SEPARATORS and columns["separator"] is None and ending_of(Path(path)) not in _ENDINGS:
+        if kind in _SEPARATORS and columns["separator"] is None and format_suffix(Path(path)) not in _ENDINGS:
             columns = columns | {"separator": _SEPARATORS[kind]}
-        return read_log(path, **columns)
+        return read_source_table(path, **columns)
     with _standard_input(kind or "csv") as whole:
-        return read_log(whole, **columns)
+        return read_source_table(whole, **columns)
 
 
 @contextmanager
@@ -52,10 +54,10 @@ def _standard_input(kind: str) -> Iterator[Path]:
 
 def check_free(path: Path, *, force: bool) -> None:
     """Refuse a file that cannot be written, before any work is done for it."""
-    with naming(path):
+    with prefix_errors(path):
         if not path.name:
             raise InputError("this is no name for a file")
-        format_of(path)
+        detect_format(path)
         if path.is_dir():
             raise InputError("this is a directory; a file was expected")
         _check_new(path, force=force)
@@ -64,7 +66,7 @@ def check_free(path: Path, *, force: bool) -> None:
 def check_report_free(path: Path, *, force: bool) -> None:
     """The same of a report."""
     check_report(path)
-    with naming(path):
+    with prefix_errors(path):
         _check_new(path, force=force)
 
 
@@ -75,10 +77,10 @@ def _check_new(path: Path, *, force: bool) -> None:
 
 
 def described(
-    log: str, given: Log, items: Path | None, columns: dict[str, Any], timestamp_col: str | None
+    log: str, given: SourceTable, items: Path | None, columns: dict[str, Any], timestamp_col: str | None
 ) -> Interactions:
     """The interactions of a log with what a report can say about them: times, names and categories."""
-    with naming(Path("standard input" if log == "-" else log)):
+    with prefix_errors(Path("standard input" if log == "-" else log)):
         clicks = given.with_times(timestamp_col)
     if items is None:
         return clicks

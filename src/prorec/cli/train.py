@@ -12,14 +12,15 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from prorec._core.checks import check_int
+from prorec._core.errors import InputError
+from prorec._core.files import atomic_write, prefix_errors
 from prorec.cli import options
 from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_free, check_writable, read, to_stdout
-from prorec.data._files import naming, replacing
-from prorec.data.log import Log
+from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
-from prorec.errors import InputError, whole
 from prorec.models.model import Model, load
 from prorec.models.named import named, parsed, sized
 
@@ -78,7 +79,7 @@ def train(
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )
-    with naming(out):
+    with prefix_errors(out):
         if out.exists() and not out.is_dir():
             raise InputError("this is a file; a folder was expected")
         if out.is_dir() and any(out.iterdir()) and not force:
@@ -112,7 +113,7 @@ def train(
         Console().print(Text(_learned(recommender, given, out)))
 
 
-def _learned(recommender: Model, given: Log, out: Path) -> str:
+def _learned(recommender: Model, given: SourceTable, out: Path) -> str:
     clicks = given.interactions
     name = type(recommender).__name__
     if isinstance(recommender, ProRec):
@@ -144,13 +145,13 @@ def recommend(
     users: Any = known.users
     if user:
         users = _as_known(user, known.users)
-    recommended = recommender.recommend(users, whole("k", k, 1, known.n_items, "the number of items"))
+    recommended = recommender.recommend(users, check_int("k", k, 1, known.n_items, "the number of items"))
     table = recommended.to_table()
     if out == "-":
         to_stdout(table, format)
         return
     path = Path(out)
-    with naming(path), replacing(path) as temporary, temporary.open("wb") as file:
+    with prefix_errors(path), atomic_write(path) as temporary, temporary.open("wb") as file:
         write_table(table, file, path.name)
     if not quiet:
         Console().print(Text(f"{table.num_rows:,} recommendations for {len(users):,} users written to {out}."))

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from prorec.data._files import opened
+from prorec.data.formats import open_decompressed
 
 _CHUNK = 1 << 22
 _LF, _CR, _TAB, _SPACE, _QUOTE = (np.uint8(code) for code in b'\n\r\t "')
@@ -31,7 +31,7 @@ def look_at(path: Path, separator: str) -> Look:
     has_odd, n_quotes = False, 0
     buffer = np.full(_CHUNK + 2, _LF, dtype=np.uint8)
     mark = np.uint8(ord(separator))
-    with opened(path) as file:
+    with open_decompressed(path) as file:
         # Two bytes of each chunk stay for the next, so that nothing is missed where they meet; beyond the file's
         # ends there are line ends.
         while got := file.readinto(buffer[2:]):  # type: ignore[attr-defined]

@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.errors import InputError, whole
+from prorec._core.checks import check_int
+from prorec._core.errors import InputError
 
 # Shape of the marginal, chosen to look like MovieLens-100k's (docs/figures/cinema_curves.png).
 _LOG_ACTIVITY = (3.70, 0.93)
@@ -41,7 +42,7 @@ def quotas(
 ) -> list[Quota]:
     """For each block of users its part of the clicks, of the mistakes and exploration, and of the films."""
     n_users, n_items = shape
-    activity = _activity_in_all(whole("clicks", clicks, 1), n_users, n_items, rng)
+    activity = _activity_in_all(check_int("clicks", clicks, 1), n_users, n_items, rng)
     ends = np.append(np.arange(0, n_users, block), n_users)
     up_to = np.append(0, activity.cumsum())[ends]
     # Sums are rounded, not each block's part, so the totals are right within one click; and exploration is a share of

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from prorec._columns import ALIASES, ColumnRef, choose_columns, is_number
+from prorec._core.errors import DataWarning, InputError, RowError
 from prorec.data._bytes import Look, look_at
-from prorec.data._files import ending_of, is_gzipped, opened
-from prorec.errors import DataWarning, InputError, RowError
+from prorec.data.formats import format_suffix, is_gzipped, open_decompressed
+from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns, is_number
 
 _HEAD_BYTES = 1 << 20
 _LARGE_BLOCK = 1 << 28
@@ -105,7 +105,7 @@ class TextFile:
     @cached_property
     def _head(self) -> bytes:
         """The first whole lines, enough to tell columns and types by."""
-        with opened(self.path) as file:
+        with open_decompressed(self.path) as file:
             head = file.read(_HEAD_BYTES)
         if not head.strip():
             raise InputError("the file has nothing in it")
@@ -132,7 +132,7 @@ class TextFile:
         _, first = self._first
         if not self.header:
             return [f"column {at}" for at in range(len(first))]
-        if ending_of(self.path) == ".inter":
+        if format_suffix(self.path) == ".inter":
             # RecBole writes each column's type behind its name: user_id:token.
             return [name.partition(":")[0] for name in first]
         return [name.strip() for name in first]
@@ -159,7 +159,7 @@ class TextFile:
                 if not is_gzipped(self.path):
                     with pa.OSFile(str(self.path)) as plain:
                         return self._parse(plain, chosen, types, has_newlines, block_size)
-                with opened(self.path) as unzipped:
+                with open_decompressed(self.path) as unzipped:
                     return self._parse(pa.PythonFile(unzipped, mode="r"), chosen, types, has_newlines, block_size)
             except pa.ArrowInvalid as error:
                 place = re.search(r"In CSV column #(\d+)", str(error))
@@ -255,7 +255,7 @@ class TextFile:
 
     def _rows(self, head: bytes | None = None) -> Iterator[tuple[int, list[str]]]:
         """Each row with the line it begins on, the header left out: slow, for what Arrow cannot tell."""
-        with opened(self.path) if head is None else nullcontext(io.BytesIO(head)) as source:
+        with open_decompressed(self.path) if head is None else nullcontext(io.BytesIO(head)) as source:
             text = io.TextIOWrapper(source, encoding="utf-8-sig", errors="replace", newline="")
             reader = csv.reader(text, delimiter=self.separator)
             begins = 1

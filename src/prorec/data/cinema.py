@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._parallel import in_order
-from prorec._random import seeded
-from prorec._threads import CORES
+from prorec._core.checks import check_float, check_int
+from prorec._core.errors import InputError
+from prorec._core.parallel import N_CORES, map_in_order
+from prorec._core.random import seed_sequence
 from prorec.data._films import Bits, Films, bits, make_films
 from prorec.data._quota import Quota, quotas, usual_activity
 from prorec.data._titles import GENRES, RELATED
-from prorec.errors import InputError, number, whole
 from prorec.interactions import Interactions
 
 ORIGINS = ("taste", "exploration", "mistake")
@@ -77,13 +77,13 @@ def make_cinema(
     >>> club.interactions
     Interactions(200 users × 300 items, ... interactions, with timestamp and origin)
     """
-    n_users, n_items = whole("n_users", n_users, 1), whole("n_items", n_items, 3 * len(GENRES))
-    mistakes, exploration = number("mistakes", mistakes, 0, 1), number("exploration", exploration, 0, 1)
+    n_users, n_items = check_int("n_users", n_users, 1), check_int("n_items", n_items, 3 * len(GENRES))
+    mistakes, exploration = check_float("mistakes", mistakes, 0, 1), check_float("exploration", exploration, 0, 1)
     if mistakes + exploration > 1:
         raise InputError(
             f"mistakes and exploration must be shares that sum to at most 1, got {mistakes} and {exploration}"
         )
-    for_films, for_users, for_quotas = seeded(seed).spawn(3)
+    for_films, for_users, for_quotas = seed_sequence(seed).spawn(3)
     begins = range(0, n_users, _BLOCK)
     shares = (mistakes, exploration)
     due: list[Quota] | list[None] = [None] * len(begins)
@@ -96,7 +96,7 @@ def make_cinema(
         size = min(_BLOCK, n_users - begins[place])
         return _make_block(size, films, shares, np.random.default_rng(children[place]), due[place])
 
-    blocks = in_order(work, len(begins), CORES)
+    blocks = map_in_order(work, len(begins), N_CORES)
     activity, items, origin, timestamp, tastes = (np.concatenate(column) for column in zip(*blocks, strict=True))
     indptr = np.zeros(n_users + 1, dtype=np.int32 if len(items) < 2**31 else np.int64)
     np.cumsum(activity, out=indptr[1:])

@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from prorec.data._files import opened
-from prorec.errors import DownloadError
+from prorec._core.errors import DownloadError
+from prorec.data.formats import open_decompressed
 
 _TRIES = 3
 _TIMEOUT_S = 30
@@ -62,7 +62,7 @@ def has_digest(path: Path, digest: str) -> bool:
     """Whether a file has a digest, written `algorithm:hexadecimal`; of a gzipped one, what is in it."""
     algorithm, _, expected = digest.partition(":")
     digest_so_far = hashlib.new(algorithm)
-    with opened(path) as file:
+    with open_decompressed(path) as file:
         while chunk := file.read(_CHUNK):
             digest_so_far.update(chunk)
     return digest_so_far.hexdigest() == expected

@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prorec._columns import choose_columns
-from prorec._ids import encode
-from prorec.data._files import as_path, check_readable, format_of, naming, replacing
+from prorec._core.errors import InputError
+from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec.data._text import TextFile, as_integers
+from prorec.data.formats import check_readable, detect_format
 from prorec.data.writers import write_table
-from prorec.errors import InputError
 from prorec.interactions import Interactions
+from prorec.interactions.columns import choose_columns
+from prorec.interactions.ids import encode_ids
 
 _NAMES = ("name", "title", "item_name", "item_title", "movie_title", "product_name")
 _CATEGORIES = ("categories", "category", "genres", "genre")
@@ -38,9 +39,9 @@ def with_items_from(
     separator : the character between the columns of a text file, if its ending does not tell
     """
     path = as_path(path)
-    with naming(path):
+    with prefix_errors(path):
         check_readable(path)
-        kind, separator = format_of(path, separator)
+        kind, separator = detect_format(path, separator)
         table = _parquet(path) if kind == "parquet" else TextFile(path, separator, True).as_written({})
         headers = [str(name).partition(":")[0].strip() for name in table.column_names]
         # The log's own name for the column counts where the file has it: the file may be the log.
@@ -83,7 +84,7 @@ def _first_rows(column: pa.ChunkedArray, interactions: Interactions) -> tuple[An
         column = as_integers(column.cast(pa.string()))
     elif interactions.items.dtype == object:
         column = column.cast(pa.string())
-    ids, codes = encode(column, "item")
+    ids, codes = encode_ids(column, "item")
     _, rows = np.unique(codes, return_index=True)
     return ids, rows
 
@@ -114,5 +115,5 @@ def write_items(interactions: Interactions, path: str | Path) -> None:
         columns["name"] = pa.array(interactions.item_names, pa.string())
     if interactions.item_categories is not None:
         columns["categories"] = pa.array([_BETWEEN.join(each) for each in interactions.item_categories])
-    with naming(path), replacing(path) as temporary, temporary.open("wb") as file:
+    with prefix_errors(path), atomic_write(path) as temporary, temporary.open("wb") as file:
         write_table(pa.table(columns), file, path.name)

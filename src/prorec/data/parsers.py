@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from prorec._columns import ColumnRef
-from prorec.data._files import naming, opened, plain_or_gzipped
+from prorec._core.errors import RowError
+from prorec._core.files import prefix_errors
 from prorec.data._text import TextFile
+from prorec.data.formats import find_plain_or_gzipped, open_decompressed
 from prorec.data.readers import read_interactions
-from prorec.errors import RowError
 from prorec.interactions import Interactions
+from prorec.interactions.columns import ColumnRef
 
 YAHOO_FILE = "ydata-ymusic-user-artist-ratings-v1_0.txt"
 _NEVER_AGAIN = 255
@@ -22,7 +23,7 @@ _RATING_COLUMNS: dict[str, ColumnRef] = {"user": 0, "item": 1, "rating": 2}
 
 def movielens_100k(folder: Path) -> Interactions:
     """`u.data`: user, item, rating, time, between tabs. `u.item`: names and 0/1 flags of genres, latin-1."""
-    path = plain_or_gzipped(folder, "u.data")
+    path = find_plain_or_gzipped(folder, "u.data")
     ratings = read_interactions(path, header=False, separator="\t", rating_col=2, timestamp_col=3, duplicates="error")
     genres = [line.split("|")[0] for line in _lines(folder, "u.genre")]
     names, categories = {}, {}
@@ -37,7 +38,7 @@ def movielens_1m(folder: Path) -> Interactions:
     """`ratings.dat` and `movies.dat`: columns between `::`, genres between `|`, latin-1."""
     # Between the two colons of a separator Arrow sees an empty column.
     ratings = read_interactions(
-        plain_or_gzipped(folder, "ratings.dat"),
+        find_plain_or_gzipped(folder, "ratings.dat"),
         header=False,
         separator=":",
         user_col=0,
@@ -53,7 +54,7 @@ def movielens_1m(folder: Path) -> Interactions:
 
 def amazon(folder: Path, name: str) -> Interactions:
     """`NAME.train.rating` and `NAME.test.rating` together: user, item, rating, between tabs."""
-    files = [plain_or_gzipped(folder, f"{name}.{part}.rating") for part in ("train", "test")]
+    files = [find_plain_or_gzipped(folder, f"{name}.{part}.rating") for part in ("train", "test")]
     parts = [_ratings(path) for path in files]
     columns = {role: pa.chunked_array(parts[0][role].chunks + parts[1][role].chunks) for role in parts[0]}
     return Interactions.from_columns(columns, "error")
@@ -77,9 +78,9 @@ def yahoo_r1(folder: Path) -> Interactions:
     A rating of 255 means "never play again": it is read as 0, the lowest there is. Of a repeated pair the highest
     rating counts.
     """
-    path = plain_or_gzipped(folder, YAHOO_FILE)
+    path = find_plain_or_gzipped(folder, YAHOO_FILE)
     text = TextFile(path, "\t", header=False)
-    with naming(path), text.naming_lines():
+    with prefix_errors(path), text.naming_lines():
         columns = text.read(_RATING_COLUMNS, "auto")
         rating = columns["rating"]
         columns["rating"] = pc.if_else(pc.equal(rating, _NEVER_AGAIN), pa.scalar(0, rating.type), rating)
@@ -91,10 +92,10 @@ def yahoo_r1(folder: Path) -> Interactions:
 
 def _ratings(path: Path) -> dict[str, pa.ChunkedArray]:
     text = TextFile(path, "\t", header=False)
-    with naming(path), text.naming_lines():
+    with prefix_errors(path), text.naming_lines():
         return text.read(_RATING_COLUMNS, "auto")
 
 
 def _lines(folder: Path, name: str) -> list[str]:
-    with opened(plain_or_gzipped(folder, name)) as file:
+    with open_decompressed(find_plain_or_gzipped(folder, name)) as file:
         return [line for line in file.read().decode("latin-1").split("\n") if line]

@@ -9,11 +9,13 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prorec._columns import ALIASES, ColumnRef, choose_columns
-from prorec.data._files import as_path, check_readable, format_of, is_gzipped, naming, opened
+from prorec._core.checks import check_choice
+from prorec._core.errors import InputError, RowError
+from prorec._core.files import as_path, prefix_errors
 from prorec.data._text import TextFile
-from prorec.errors import InputError, RowError, one_of
+from prorec.data.formats import check_readable, detect_format, is_gzipped, open_decompressed
 from prorec.interactions import Interactions
+from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns
 
 
 def read_interactions(
@@ -45,9 +47,9 @@ def read_interactions(
     duplicates : {"sum", "first", "max", "error"}
         What becomes of rows that repeat a pair: see `Interactions.from_table`.
     """
-    one_of("ids", ids, ("auto", "text"))
+    check_choice("ids", ids, ("auto", "text"))
     path = as_path(path)
-    with naming(path):
+    with prefix_errors(path):
         check_readable(path)
         wanted = {
             "user": user_col,
@@ -56,7 +58,7 @@ def read_interactions(
             "rating": rating_col,
             "timestamp": timestamp_col,
         }
-        kind, separator = format_of(path, separator)
+        kind, separator = detect_format(path, separator)
         if kind == "parquet":
             try:
                 columns, _ = parquet_columns(path, wanted, ids)
@@ -79,7 +81,7 @@ def parquet_columns(
     """The columns that play a role, by role; and the table they are from, with the others only if that is asked for."""
     source: Any = str(path)
     if is_gzipped(path):
-        with opened(path) as file:
+        with open_decompressed(path) as file:
             source = pa.BufferReader(file.read())
     try:
         with pq.ParquetFile(source) as parquet:

@@ -11,12 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from prorec._core.errors import DownloadError, InputError
+from prorec._core.files import atomic_write, prefix_errors
 from prorec.data import parsers
-from prorec.data._files import naming, plain_or_gzipped, replacing
 from prorec.data.cinema import make_cinema
 from prorec.data.download import Remote, fetch, has_digest
+from prorec.data.formats import find_plain_or_gzipped
 from prorec.data.yahoo_shape import YAHOO_COUNTS, make_yahoo_shape
-from prorec.errors import DownloadError, InputError
 from prorec.interactions import Interactions
 
 
@@ -211,8 +212,8 @@ def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "
     entry = DATASETS[name]
     folder = locate(entry)
     for file, digest in entry.files.items():
-        path = plain_or_gzipped(folder, file)
-        with naming(path):
+        path = find_plain_or_gzipped(folder, file)
+        with prefix_errors(path):
             if digest and not has_digest(path, digest):
                 raise InputError(f"this is not the published file of {name}, or not whole: its digest is not {digest}")
     everything = entry.parse(folder)
@@ -229,7 +230,7 @@ def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "
 def present(entry: DataSet) -> Path | None:
     """The folder that has all of the data set's files, plain or gzipped, if there is one."""
     for folder in _folders(entry):
-        if all(plain_or_gzipped(folder, file).is_file() for file in entry.files):
+        if all(find_plain_or_gzipped(folder, file).is_file() for file in entry.files):
             return folder
     return None
 
@@ -246,7 +247,7 @@ def locate(entry: DataSet) -> Path:
         f"{'' if len(folders) > 1 else f' (or set PROREC_DATA to the folder that has {entry.name}/ in it)'}. "
         f"They come from {entry.homepage}"
     )
-    if len(folders) > 1 and all(plain_or_gzipped(folders[0].parent, file).is_file() for file in entry.files):
+    if len(folders) > 1 and all(find_plain_or_gzipped(folders[0].parent, file).is_file() for file in entry.files):
         wanted = f"PROREC_DATA is the folder of {entry.name} itself; set it to the folder above. {wanted}"
     if not entry.remotes:
         raise DownloadError(f"{wanted}, which asks you to sign up first")
@@ -284,7 +285,7 @@ def _unzip(archive: Path, files: dict[str, str], folder: Path) -> None:
         for file, digest in files.items():
             if file not in inside:
                 raise DownloadError(f"{archive.name} has no {file} in it")
-            with replacing(folder / file) as temporary:
+            with atomic_write(folder / file) as temporary:
                 temporary.write_bytes(zipped.read(inside[file]))
                 if not has_digest(temporary, digest):
                     raise DownloadError(f"{file} in {archive.name} does not have the expected {digest}")

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec._random import generator
-from prorec.errors import InputError, number, one_of, whole
+from prorec._core.checks import check_choice, check_float, check_int
+from prorec._core.errors import InputError
+from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 
 Order = Literal["random", "time"]
@@ -86,9 +87,9 @@ def split_globally(
     to learn from.
     """
     _, r_valid, r_test = _checked_ratios(ratios)
-    one_of("order", order, ("random", "time"))
+    check_choice("order", order, ("random", "time"))
     n = len(interactions)
-    shuffled = generator(seed).permutation(n)
+    shuffled = make_generator(seed).permutation(n)
     if order == "time":
         shuffled = shuffled[np.argsort(_times(interactions)[shuffled], kind="stable")]
     part = np.full(n, TRAIN, dtype=np.int8)
@@ -106,7 +107,7 @@ def split_leave_out(
     A user who would be left with nothing to learn from is not tested: with k + k_valid interactions or fewer,
     all of them train.
     """
-    k, k_valid = (min(whole(*each), len(interactions)) for each in (("k", k, 1), ("k_valid", k_valid, 0)))
+    k, k_valid = (min(check_int(*each), len(interactions)) for each in (("k", k, 1), ("k_valid", k_valid, 0)))
     enough = interactions.activity > k + k_valid
     rank = _rank_from_last(interactions, order, seed)
     return _cut(interactions, rank, np.where(enough, k, 0), np.where(enough, k + k_valid, 0))
@@ -149,7 +150,7 @@ def _checked_ratios(ratios: Sequence[float]) -> tuple[Fraction, Fraction, Fracti
     """The shares of train, valid and test, as the decimal numbers that were typed: .29 of 100 is 29, not 28."""
     if not isinstance(ratios, Iterable) or len(ratios := list(ratios)) not in (2, 3):
         raise InputError(f"ratios must be (train, valid, test) or (train, test); got {ratios!r}")
-    typed = [number("each of the ratios", ratio, 0, 1) for ratio in ratios]
+    typed = [check_float("each of the ratios", ratio, 0, 1) for ratio in ratios]
     if abs(sum(typed) - 1) > 1e-6:
         raise InputError(f"ratios must sum to 1, got {tuple(typed)}, which sum to {sum(typed):g}")
     shares = [Fraction(ratio).limit_denominator(1_000_000) for ratio in typed]
@@ -169,9 +170,9 @@ def _times(interactions: Interactions) -> NDArray[Any]:
 
 def _rank_from_last(interactions: Interactions, order: Order, seed: int) -> NDArray[np.int64]:
     """How many of the user's interactions come after each one, in random order or in order of time."""
-    one_of("order", order, ("random", "time"))
+    check_choice("order", order, ("random", "time"))
     n = len(interactions)
-    chance = generator(seed).random(n)
+    chance = make_generator(seed).random(n)
     times = [_times(interactions)] if order == "time" else []
     rank = np.empty(n, dtype=np.int64)
     last = interactions.matrix.indptr[1:].astype(np.int64) - 1

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from prorec.data._files import as_path, ending_of, format_of, naming, replacing
+from prorec._core.errors import InputError
+from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec.data._text import as_numbers
-from prorec.errors import InputError
+from prorec.data.formats import detect_format, format_suffix
 from prorec.interactions import Interactions
 
 
@@ -26,9 +27,9 @@ def write_interactions(interactions: Interactions, path: str | Path) -> None:
     not at all.
     """
     path = as_path(path)
-    with naming(path):
-        format_of(path)
-        with replacing(path) as temporary, temporary.open("wb") as file:
+    with prefix_errors(path):
+        detect_format(path)
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
             write_table(interactions.to_table(), file, path.name)
 
 
@@ -37,11 +38,11 @@ def write_table(table: pa.Table, file: BinaryIO, name: str) -> None:
 
     User and item columns of a RecBole .inter file get the names that it knows.
     """
-    kind, separator = format_of(Path(name))
+    kind, separator = detect_format(Path(name))
     if kind == "text":
         try:
             table = _as_text(table)
-            if ending_of(Path(name)) == ".inter":
+            if format_suffix(Path(name)) == ".inter":
                 table = _as_inter(table)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InputError(f"not everything in these columns can be written as text: {error}") from error

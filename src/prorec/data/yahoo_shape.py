@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from prorec._core.checks import check_float
 from prorec.data.cinema import Cinema, make_cinema
-from prorec.errors import number
 
 YAHOO_COUNTS = (1_948_882, 46_110, 48_817_561)
 """Users, items and interactions, as the paper's Table 1 has them."""
@@ -34,6 +34,6 @@ def counts_at(scale: float) -> tuple[int, int, int]:
     >>> counts_at(0.01)
     (19489, 461, 488176)
     """
-    scale = number("scale", scale, _SMALLEST, 10)
+    scale = check_float("scale", scale, _SMALLEST, 10)
     n_users, n_items, clicks = (round(count * scale) for count in YAHOO_COUNTS)
     return n_users, n_items, clicks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -15,25 +15,23 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec import transport
-from prorec._digest import digest
+from prorec._core.digest import digest
+from prorec._core.errors import InputError
+from prorec._core.progress import Progress
 from prorec.denoise.checkpoint import Checkpoint, State
-from prorec.denoise.gamma import automatic_gamma, times_automatic
 from prorec.denoise.history import Round
 from prorec.denoise.labels import new_weights
 from prorec.denoise.loss import LossOf
-from prorec.errors import InputError
 from prorec.interactions import Interactions
 from prorec.models.model import Model
 from prorec.models.storage import Arrays, plain
 from prorec.models.wrap import wrap
+from prorec.transport.gamma import automatic_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
 from prorec.transport.thresholds import Matching, fingerprint
 
 if TYPE_CHECKING:
     from prorec.denoise.estimator import ProRec
-
-Progress = Callable[[str, int, int], object]
-"""Called with what is being done, how much of it is done, and how much there is."""
 
 
 class Run:
@@ -59,7 +57,7 @@ class Run:
         self.matching: Matching
         self.loss: LossOf
         # Worked out once: as weights shrink from round to round, so do scores, and a γ that follows them never rests.
-        self.gamma = float(given.gamma) if times_automatic(given.gamma) is None else None
+        self.gamma = float(given.gamma) if parse_gamma(given.gamma) is None else None
         self.checkpoint = Checkpoint(folder, "" if folder is None else _identity(given, model, known))
         if given.marginals == "uniform":
             self.marginals = Marginals.uniform(*known.matrix.shape)
@@ -96,7 +94,7 @@ class Run:
         assert self.model is not None, "fitted before"
         scores = self.model.scores_
         if self.gamma is None:
-            times = times_automatic(given.gamma) or 0.0
+            times = parse_gamma(given.gamma) or 0.0
             self.gamma = 0.0 if given.transport == "emd" else times * automatic_gamma(scores, matrix)
         gamma = self.gamma
         stage = partial(self.progress, "matching users with items")

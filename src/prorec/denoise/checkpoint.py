@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from prorec.data._files import as_path, naming, replacing
-from prorec.errors import InputError
+from prorec._core.errors import InputError
+from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec.models.storage import DAMAGED, Arrays, plain
 
 _NAME = "round.npz"
@@ -42,7 +42,7 @@ class Checkpoint:
         self.folder = None if folder is None else as_path(folder)
         self._of = of
         if self.folder is not None:
-            with naming(self.folder):
+            with prefix_errors(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
 
     def keep(self, state: State) -> None:
@@ -51,14 +51,14 @@ class Checkpoint:
             return
         about = json.dumps({"of": self._of, **state.about}, default=plain)
         arrays = state.arrays | {f"start.{name}": array for name, array in state.start.items()}
-        with naming(self.folder), replacing(self.folder / _NAME) as temporary, temporary.open("wb") as file:
+        with prefix_errors(self.folder), atomic_write(self.folder / _NAME) as temporary, temporary.open("wb") as file:
             np.savez(file, about=np.array(about), **arrays)  # type: ignore[arg-type]
 
     def latest(self) -> State | None:
         """The state to go on from, if there is one; one of another run is refused."""
         if self.folder is None or not (self.folder / _NAME).exists():
             return None
-        with naming(self.folder / _NAME):
+        with prefix_errors(self.folder / _NAME):
             try:
                 with (self.folder / _NAME).open("rb") as file, np.load(file, allow_pickle=False) as kept:
                     arrays = {name: kept[name] for name in kept.files}

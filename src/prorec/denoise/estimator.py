@@ -11,26 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._columns import ColumnRef
-from prorec._device import device_for
-from prorec._tables import TableKind
-from prorec.data._files import as_path
-from prorec.denoise.algorithm import Progress, Run, kept, like, restored
-from prorec.denoise.gamma import times_automatic
+from prorec._core.checks import check_choice, check_float, check_int, safe_repr
+from prorec._core.device import resolve_device
+from prorec._core.errors import InputError
+from prorec._core.files import as_path
+from prorec._core.progress import Progress, check_progress
+from prorec.denoise.algorithm import Run, kept, like, restored
 from prorec.denoise.history import Round
+from prorec.denoise.noise_table import annotated, explanation_table, noise_table
 from prorec.denoise.probability import plan_probability
-from prorec.denoise.tables import annotated, explanation_table, noise_table
-from prorec.errors import InputError, number, one_of, shown, whole
-from prorec.factors import Factors
 from prorec.interactions import Interactions
+from prorec.interactions.columns import ColumnRef
+from prorec.interactions.tables import FrameType
 from prorec.models.base import Recommendations
 from prorec.models.model import Model, as_interactions, kind_of
 from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.flags import check_fdr, flagged
-from prorec.transport.blocks import MEMORY, check_memory, check_progress
+from prorec.transport.blocks import MEMORY, check_memory
 from prorec.transport.emd import check_size
+from prorec.transport.factors import Factors
+from prorec.transport.gamma import parse_gamma
 from prorec.transport.thresholds import Matching, Threshold, Top, as_k
 
 if TYPE_CHECKING:
@@ -168,27 +170,27 @@ class ProRec(Model):
 
     def check_settings(self) -> None:
         """Refuse parameters that make no sense, whatever the data."""
-        one_of("transport", self.transport, ("relaxed", "sinkhorn", "emd"))
-        one_of("marginals", self.marginals, ("popularity", "uniform"))
+        check_choice("transport", self.transport, ("relaxed", "sinkhorn", "emd"))
+        check_choice("marginals", self.marginals, ("popularity", "uniform"))
         as_k(self.threshold)
-        times_automatic(self.gamma)
-        number("beta", self.beta, 0)
-        number("lam", self.lam, 0, 1)
-        whole("rounds", self.rounds, 1)
-        device_for(self.device, 0)
-        number("tolerance", self.tolerance, 0)
-        number("flag_share", self.flag_share, 0, 1)
+        parse_gamma(self.gamma)
+        check_float("beta", self.beta, 0)
+        check_float("lam", self.lam, 0, 1)
+        check_int("rounds", self.rounds, 1)
+        resolve_device(self.device, 0)
+        check_float("tolerance", self.tolerance, 0)
+        check_float("flag_share", self.flag_share, 0, 1)
         check_fdr(self.fdr)
         if isinstance(self.noise, NoiseFinder):
             self.noise.check_settings()
         elif not isinstance(self.noise, str) or self.noise not in ("plan", "cross-fit"):
-            raise InputError(f"noise must be 'plan', 'cross-fit' or a NoiseFinder; got {shown(self.noise)}")
-        one_of("weights", self.weights, ("plan", "probability", "both"))
+            raise InputError(f"noise must be 'plan', 'cross-fit' or a NoiseFinder; got {safe_repr(self.noise)}")
+        check_choice("weights", self.weights, ("plan", "probability", "both"))
         if self.weights != "plan" and isinstance(self.noise, str) and self.noise == "plan":
             raise InputError(f"weights={self.weights!r} needs probabilities that mean something: noise='cross-fit'")
         for name in ("anchored", "warm_start"):
             if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} must be True or False; got {shown(getattr(self, name))}")
+                raise InputError(f"{name} must be True or False; got {safe_repr(getattr(self, name))}")
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         self.check_settings()
@@ -266,18 +268,18 @@ class ProRec(Model):
             return self._found.flag(fdr=self.fdr)
         return flagged(self.noise_probability_, share=self.flag_share)
 
-    def score(self, interactions: Interactions, kind: TableKind = "pyarrow") -> Any:
+    def score(self, interactions: Interactions, kind: FrameType = "pyarrow") -> Any:
         """The noise probability of interactions that came later: see `prorec.NoiseFinder.score`."""
         return self.finder_.score(interactions, kind)
 
-    def noise_table(self, kind: TableKind = "pyarrow", *, most: int | None = None) -> Any:
+    def noise_table(self, kind: FrameType = "pyarrow", *, most: int | None = None) -> Any:
         """One row per interaction, most suspicious first; only so many of them, if `most` says so.
 
         Columns: user, item, name (if items have names), weight, noise_probability, flagged, share (ρ), threshold (ρ_κ);
         and, where it is cross-fitted, percentile and basis.
         """
         self._fitted()
-        return noise_table(self, kind, None if most is None else whole("most", most, 1))
+        return noise_table(self, kind, None if most is None else check_int("most", most, 1))
 
     def annotate(self, table: Any, *, user_col: ColumnRef = None, item_col: ColumnRef = None) -> Any:
         """A table of the interactions, as it is, with three more columns: weight, noise_probability and flagged.
@@ -291,7 +293,7 @@ class ProRec(Model):
         self._fitted()
         return annotated(self, table, {"user": user_col, "item": item_col})
 
-    def explain(self, user: Any, kind: TableKind = "pyarrow") -> Any:
+    def explain(self, user: Any, kind: FrameType = "pyarrow") -> Any:
         """One user's interactions, most suspicious first, and what speaks for and against each.
 
         Columns as in `noise_table`; and of the user's other items, the one most like this item (`for`) and the one

@@ -9,11 +9,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._parallel import in_order
-from prorec._threads import CORES
-from prorec.factors import Factors
+from prorec._core.parallel import N_CORES, map_in_order
 from prorec.models.model import Model, Objective
 from prorec.transport.blocks import MEMORY
+from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
 from prorec.transport.passes import passes_over
 from prorec.transport.scores import ScoreFunction
@@ -94,7 +93,7 @@ def _at(factors: Factors, observed: csr_array) -> NDArray[np.float64]:
         part = slice(place * _PAIRS, (place + 1) * _PAIRS)
         _dots(users, items, rows[part], observed.indices[part], values[part])
 
-    for _ in in_order(work, -(-observed.nnz // _PAIRS), CORES):
+    for _ in map_in_order(work, -(-observed.nnz // _PAIRS), N_CORES):
         pass
     return values if factors.item_bias is None else values + factors.item_bias[observed.indices]
 
@@ -154,7 +153,7 @@ def _sum_of_softplus(factors: Factors) -> float:
         np.negative(block, out=block)
         return float(positive + np.log1p(np.exp(block, out=block), out=block).sum(dtype=np.float64))
 
-    return sum(in_order(work, -(-len(users) // _ROWS), CORES))
+    return sum(map_in_order(work, -(-len(users) // _ROWS), N_CORES))
 
 
 def _log_sums(factors: Factors, shape: tuple[int, int], device: str) -> NDArray[np.float64]:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.errors import InputError, number, whole
+from prorec._core.checks import check_float, check_int
+from prorec._core.errors import InputError
 
 
 def detection_metrics(
@@ -68,9 +69,9 @@ def detection_metrics(
     n_noise, n = int(truth.sum()), len(truth)
     if not 0 < n_noise < n:
         raise InputError(f"{n_noise} of {n} interactions are noise: there must be some of each kind to tell them apart")
-    budget = n_noise if budget is None else whole("budget", budget, 1, n, "the number of interactions")
-    at_hit_ratio = number("at_hit_ratio", at_hit_ratio, 0, 1)
-    bins = whole("bins", bins, 1, 1_000_000)
+    budget = n_noise if budget is None else check_int("budget", budget, 1, n, "the number of interactions")
+    at_hit_ratio = check_float("at_hit_ratio", at_hit_ratio, 0, 1)
+    bins = check_int("bins", bins, 1, 1_000_000)
 
     flagged, caught = _curve(scores, truth)
     recall = caught / n_noise

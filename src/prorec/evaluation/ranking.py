@@ -10,9 +10,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from prorec._pairs import as_coo
-from prorec.errors import InputError, one_of, whole
+from prorec._core.checks import check_choice, check_int
+from prorec._core.errors import InputError
 from prorec.evaluation.metrics import FAMILIES, Family, Hits, Values
+from prorec.interactions.pairs import as_coo
 
 
 def ranking_metrics(
@@ -31,7 +32,7 @@ def ranking_metrics(
     >>> ranking_metrics(np.array([[0, 2]]), relevant, k=2)["recall@2"]
     array([0.5])
     """
-    one_of("metrics", metrics, tuple(FAMILIES))
+    check_choice("metrics", metrics, tuple(FAMILIES))
     if not issparse(relevant) or relevant.ndim != 2:
         raise InputError(f"relevant must be a sparse users × items matrix, got {type(relevant).__name__}")
     if not isinstance(relevant, csr_array) or not relevant.has_canonical_format:
@@ -63,7 +64,7 @@ def checked_lengths(k: int | Iterable[int], n_items: int) -> list[int]:
     """List lengths in order: whole numbers between 1 and the size of the catalogue."""
     is_one = not isinstance(k, Iterable) or (isinstance(k, np.ndarray) and not k.ndim)
     several: Iterable[Any] = [k] if is_one else k  # type: ignore[assignment]
-    lengths = {whole("k", length, 1, n_items, "the number of items") for length in several}
+    lengths = {check_int("k", length, 1, n_items, "the number of items") for length in several}
     if not lengths:
         raise InputError("k must name at least one list length")
     return sorted(lengths)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec._random import generator
-from prorec.errors import InputError, number, whole
+from prorec._core.checks import check_float, check_int
+from prorec._core.errors import InputError
+from prorec._core.random import make_generator
 
 if TYPE_CHECKING:
-    from prorec.evaluation.judging import Evaluation
+    from prorec.evaluation.ranking_evaluation import Evaluation
 
 _BLOCK = 4_000_000  # numbers drawn at a time
 
@@ -118,9 +119,9 @@ def bootstrap_interval(
     values = _one_row("values", values)
     if not len(values) or not np.abs(values).max() < 1e300:
         raise InputError("an interval needs at least one value, and finite ones")
-    samples = whole("samples", samples, 1)
-    level = number("level", level, 0, 1)
-    rng = generator(seed)
+    samples = check_int("samples", samples, 1)
+    level = check_float("level", level, 0, 1)
+    rng = make_generator(seed)
     distinct, counts = np.unique(values, return_counts=True)
     # A sample is a count of each distinct value: where those are few, that is much less to draw than n users.
     has_few = len(distinct) < len(values) / 20

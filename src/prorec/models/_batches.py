@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._tensors import tensor
+from prorec._core.tensors import tensor
 from prorec.models._on_device import Sparse, entries_of
 
 

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from html import escape
 from typing import Any
 
-from prorec.errors import shown
+from prorec._core.checks import safe_repr
 from prorec.interactions import Interactions
 
 _LETTERS = 160  # of a value
@@ -40,7 +40,7 @@ def _parameters(estimator: Any) -> list[tuple[str, str, str, bool]]:
             value = getattr(estimator, each.name)
             default = each.default if each.default_factory is MISSING else each.default_factory()
             differs = default is not MISSING and not _same(value, default)
-            found.append((each.name, shown(value), f"default {shown(default)}" if differs else "", differs))
+            found.append((each.name, safe_repr(value), f"default {safe_repr(default)}" if differs else "", differs))
     return found
 
 

@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._digest import digest
-from prorec._tensors import tensor
-from prorec.errors import InputError
+from prorec._core.digest import digest
+from prorec._core.errors import InputError
+from prorec._core.tensors import tensor
 from prorec.models._sparse import Dense
 
 _SEGMENT = 1024  # entries that are summed one after the other; many such sums run side by side

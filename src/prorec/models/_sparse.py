@@ -11,9 +11,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._digest import digest
-from prorec._parallel import in_order
-from prorec._threads import CORES
+from prorec._core.digest import digest
+from prorec._core.parallel import N_CORES, map_in_order
 
 if TYPE_CHECKING:
     import torch
@@ -138,12 +137,12 @@ def times(matrix: csr_array, dense: NDArray[np.float32]) -> NDArray[np.float32]:
     out = np.zeros((matrix.shape[0], dense.shape[1]), dtype=np.float32)
     dense = np.ascontiguousarray(dense, dtype=np.float32)
     data = matrix.data.astype(np.float32, copy=False)
-    cuts = balanced(matrix.indptr, 2 * CORES)
+    cuts = balanced(matrix.indptr, 2 * N_CORES)
 
     def work(place: int) -> None:
         _times(data, matrix.indices, matrix.indptr, dense, cuts[place], cuts[place + 1], out)
 
-    for _ in in_order(work, len(cuts) - 1, CORES):
+    for _ in map_in_order(work, len(cuts) - 1, N_CORES):
         pass
     return out
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from prorec._device import exact_products
-from prorec._tensors import tensor
+from prorec._core.device import full_precision_matmul
+from prorec._core.tensors import tensor
 from prorec.models._on_device import entries_of, in_blocks, to_host
 
 _GROUP = 64  # neighbouring items whose largest score is looked at first
@@ -80,7 +80,7 @@ class Best:
         scores = torch.empty((len(rows), self.n_groups * _GROUP), device=self.device)
         scores[:, self.n_items :] = -torch.inf
         of_items = scores[:, : self.n_items]
-        with exact_products():
+        with full_precision_matmul():
             torch.mm(tensor(_picked(users, rows), self.device), self.items.T, out=of_items)
         if self.bias is not None:
             of_items += self.bias

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from scipy.sparse import csr_array
 
-from prorec._digest import digest
-from prorec._random import generator
-from prorec.data._files import naming, replacing
-from prorec.errors import InputError
+from prorec._core.digest import digest
+from prorec._core.errors import InputError
+from prorec._core.files import atomic_write, prefix_errors
+from prorec._core.random import make_generator
 from prorec.evaluation.ranking import ranking_metrics
 from prorec.interactions import Interactions
 from prorec.models import _top
@@ -104,7 +104,7 @@ def train(
     with Progress(*columns, disable=not show_progress) as bar:
         task = bar.add_task("training", total=model.epochs, completed=state.epoch)
         while state.epoch < model.epochs and state.waited < model.patience:
-            rng = generator(model.seed + 1000 * (state.epoch + 1))
+            rng = make_generator(model.seed + 1000 * (state.epoch + 1))
             torch.manual_seed(int(rng.integers(2**62)))
             order = rng.permutation(active)
             total = torch.zeros((), dtype=torch.float64, device=device)
@@ -245,7 +245,7 @@ class _State:
         self._of = json.dumps([type(model).__name__, settings, content, network.start], default=plain)
         if folder is not None:
             path = folder / "training.npz"
-            with naming(path):
+            with prefix_errors(path):
                 folder.mkdir(parents=True, exist_ok=True)
                 try:
                     self._resume(path)
@@ -285,7 +285,7 @@ class _State:
                 arrays[f"adam.{name}.{key}"] = torch.as_tensor(value).cpu().numpy()
         about = {"of": self._of, "history": self.history, "waited": self.waited, "best": self._best_ndcg}
         arrays["about"] = np.array(json.dumps(about))
-        with replacing(path) as temporary, temporary.open("wb") as file:
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
     def _resume(self, path: Path) -> None:

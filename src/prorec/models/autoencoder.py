@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from prorec._device import memory_on
-from prorec.errors import InputError, number, one_of, whole
+from prorec._core.checks import check_choice, check_float, check_int
+from prorec._core.device import explain_out_of_memory
+from prorec._core.errors import InputError
 from prorec.interactions import Interactions
 from prorec.models.model import Model, as_interactions
 from prorec.models.storage import Arrays
@@ -89,7 +90,9 @@ class _Autoencoder(Model):
         if start is not None:
             network.begin_with(self._start_of(start, known))
         folder = None if checkpoint is None else Path(checkpoint)
-        with memory_on(self._device(known.matrix.shape), f"{type(self).__name__}, in batches of this size,"):
+        with explain_out_of_memory(
+            self._device(known.matrix.shape), f"{type(self).__name__}, in batches of this size,"
+        ):
             self.history_ = _training.train(self, network, known, validation, folder, show_progress=show_progress)
         learned = self._arrays_of(network.arrays(), known.matrix)
         self._check_finite(learned)
@@ -105,20 +108,20 @@ class _Autoencoder(Model):
         """What is kept of the trained parameters, with everybody's factors."""
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
-        number("corruption", self.corruption, 0, 1)
+        check_float("corruption", self.corruption, 0, 1)
         if self.corruption == 1:
             raise InputError("corruption must be below 1: nothing would be left to learn from")
-        number("regularization", self.regularization, 0)
-        whole("epochs", self.epochs, 1)
-        whole("batch_size", self.batch_size, 1)
-        if not number("learning_rate", self.learning_rate, 0) > 0:
+        check_float("regularization", self.regularization, 0)
+        check_int("epochs", self.epochs, 1)
+        check_int("batch_size", self.batch_size, 1)
+        if not check_float("learning_rate", self.learning_rate, 0) > 0:
             raise InputError(f"learning_rate must be above 0; got {self.learning_rate!r}")
-        one_of("loss", self.loss, ("ce", "t-ce", "r-ce"))
-        number("drop_rate", self.drop_rate, 0, 1)
-        whole("drop_epochs", self.drop_epochs, 1)
-        number("reweight_power", self.reweight_power, 0)
-        whole("patience", self.patience, 1)
-        whole("seed", self.seed, 0)
+        check_choice("loss", self.loss, ("ce", "t-ce", "r-ce"))
+        check_float("drop_rate", self.drop_rate, 0, 1)
+        check_int("drop_epochs", self.drop_epochs, 1)
+        check_float("reweight_power", self.reweight_power, 0)
+        check_int("patience", self.patience, 1)
+        check_int("seed", self.seed, 0)
         self._device(shape)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from prorec._ids import ids_at
-from prorec._tables import TableKind, as_kind
 from prorec.interactions import Interactions
+from prorec.interactions.ids import take_ids
+from prorec.interactions.tables import FrameType, to_frame
 
 
 class Recommender(Protocol):
@@ -47,15 +47,15 @@ class Recommendations:
         n_users, k = self.ranked.shape
         return f"Recommendations({n_users:,} users × top {k} of {len(self.items):,} items)"
 
-    def to_table(self, kind: TableKind = "pyarrow") -> Any:
+    def to_table(self, kind: FrameType = "pyarrow") -> Any:
         """One row per recommendation: user, rank (from 1), item, score."""
         row, rank = np.nonzero(self.ranked >= 0)
         table = pa.table(
             {
-                "user": ids_at(self.users, row),
+                "user": take_ids(self.users, row),
                 "rank": rank + 1,
-                "item": ids_at(self.items, self.ranked[row, rank]),
+                "item": take_ids(self.items, self.ranked[row, rank]),
                 "score": self.scores[row, rank],
             }
         )
-        return as_kind(table, kind)
+        return to_frame(table, kind)

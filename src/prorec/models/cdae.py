@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._random import generator
-from prorec.errors import whole
-from prorec.factors import Link
+from prorec._core.checks import check_int
+from prorec._core.random import make_generator
 from prorec.models._sparse import times
 from prorec.models.autoencoder import _Autoencoder, layer
 from prorec.models.model import Objective
 from prorec.models.storage import Arrays
+from prorec.transport.factors import Link
 
 if TYPE_CHECKING:
     from prorec.models._batches import Batch
@@ -40,13 +40,13 @@ class CDAE(_Autoencoder):
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         super()._check_parameters(shape)
-        whole("rank", self.rank, 1)
+        check_int("rank", self.rank, 1)
 
     def _network(self, matrix: csr_array) -> Network:
         from prorec.models._training import Network
 
         n_users, n_items = matrix.shape
-        rng = generator(self.seed)
+        rng = make_generator(self.seed)
         initial = {
             "encoder": layer(rng, n_items, self.rank),
             "encoder_bias": np.zeros(self.rank, dtype=np.float32),

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
-from prorec.errors import InputError, number
+from prorec._core.checks import check_float
+from prorec._core.errors import InputError
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
 
@@ -41,12 +42,12 @@ class EASE(Model):
     penalised: ClassVar[tuple[str, ...]] = ("item_weights",)
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
-        if not number("regularization", self.regularization, 0) > 0:
+        if not check_float("regularization", self.regularization, 0) > 0:
             raise InputError(f"regularization must be above 0; got {self.regularization!r}")
         device = self._device(shape)
         needed, there_is, where = 16.0 * shape[1] ** 2, _MEMORY, ""
         if device is not None:
-            from prorec._device import free_memory
+            from prorec._core.device import free_memory
 
             # The products of items, their factor, its inverse and room to work, in double precision.
             needed, there_is, where = 32.0 * shape[1] ** 2, free_memory(device), f" on {device}"

@@ -17,18 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from prorec._device import device_for, memory_on
-from prorec._parallel import in_order
-from prorec._threads import CORES
-from prorec.data._files import as_path, naming
-from prorec.errors import InputError, shown, whole
-from prorec.factors import Factors, Link
+from prorec._core.checks import check_int, safe_repr
+from prorec._core.device import explain_out_of_memory, resolve_device
+from prorec._core.errors import InputError
+from prorec._core.files import as_path, prefix_errors
+from prorec._core.parallel import N_CORES, map_in_order
 from prorec.interactions import Interactions
 from prorec.models import _top
 from prorec.models._html import html_table, size_of
 from prorec.models._sparse import row_sums
 from prorec.models.base import Recommendations
 from prorec.models.storage import Arrays, read_model, write_model
+from prorec.transport.factors import Factors, Link
 
 _BLOCK = 512  # users at a time; more don't make the product faster
 
@@ -82,7 +82,7 @@ class Model:
 
     def _device(self, shape: tuple[int, int]) -> Any:
         """Where to work on so many users and items: a device of PyTorch's, or None for the CPU's own kernels."""
-        return device_for(getattr(self, "device", "cpu"), float(shape[0]) * shape[1])
+        return resolve_device(getattr(self, "device", "cpu"), float(shape[0]) * shape[1])
 
     # ── learning ────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,7 +93,7 @@ class Model:
         """
         known = as_interactions(interactions)
         self._check_parameters(known.matrix.shape)
-        with memory_on(self._device(known.matrix.shape), f"what {type(self).__name__} learns"):
+        with explain_out_of_memory(self._device(known.matrix.shape), f"what {type(self).__name__} learns"):
             if start is None:
                 learned = self._learn(known.matrix)
             else:
@@ -171,7 +171,7 @@ class Model:
         self._fitted()
         known = self.interactions_
         columns = self._positions("item", items)
-        k = whole("k", k, 1, known.n_items, "the number of items")
+        k = check_int("k", k, 1, known.n_items, "the number of items")
         likeness = self._likeness()
         itself = np.arange(len(columns) + 1, dtype=np.int32), columns.astype(np.int32)
 
@@ -186,14 +186,14 @@ class Model:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The k best for rows of a matrix of weights, of users learned from or of new ones."""
         n_items = self.interactions_.n_items
-        k = whole("k", k, 1, n_items, "the number of items")
+        k = check_int("k", k, 1, n_items, "the number of items")
         seen = (matrix.indptr, matrix.indices) if exclude_seen else None
         learned = self._fitted()
         device = self._device((len(rows), n_items)) if len(rows) and {"users", "items"} <= learned.keys() else None
         if device is not None:
             from prorec.models._top_on_device import Best
 
-            with memory_on(device, "recommending"):
+            with explain_out_of_memory(device, "recommending"):
                 is_unknown = row_sums(matrix)[rows] == 0
                 popularity = self._popularity() if is_unknown.any() else None
                 users = self._encode(matrix) if are_new else learned["users"]
@@ -332,7 +332,7 @@ def load(folder: str | Path) -> Model:
     """A model that `save` wrote."""
     folder = as_path(folder)
     kind, parameters, learned, interactions = read_model(folder)
-    with naming(folder):
+    with prefix_errors(folder):
         return kind_of(kind).restored(parameters, learned, interactions)
 
 
@@ -379,7 +379,7 @@ def as_interactions(given: Any) -> Interactions:
 def _listed(name: str, ids: Any) -> Any:
     """Ids as something that can be gone through twice."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise InputError(f"{name} must be a list of ids; got {shown(ids)}")
+        raise InputError(f"{name} must be a list of ids; got {safe_repr(ids)}")
     return ids if hasattr(ids, "__getitem__") else list(ids)
 
 
@@ -405,7 +405,7 @@ def _in_blocks(
             _top.mask(room, rows[part], *seen)
         _top.top_k(room, k, ranked[part], best[part])
 
-    for _ in in_order(work, -(-len(rows) // _BLOCK), CORES):
+    for _ in map_in_order(work, -(-len(rows) // _BLOCK), N_CORES):
         pass
     return _finite(ranked, best)
 

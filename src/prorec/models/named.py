@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from prorec.errors import InputError
+from prorec._core.errors import InputError
 from prorec.models.model import Model
 
 

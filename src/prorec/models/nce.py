@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
-from prorec.errors import number, whole
+from prorec._core.checks import check_float, check_int
 from prorec.models._sparse import held, times
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
@@ -43,10 +43,10 @@ class NCE(Model):
     """Where to learn and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
-        whole("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
-        number("regularization", self.regularization, 0)
-        number("popularity_power", self.popularity_power, 0, 10)
-        whole("seed", self.seed, 0)
+        check_int("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
+        check_float("regularization", self.regularization, 0)
+        check_float("popularity_power", self.popularity_power, 0, 10)
+        check_int("seed", self.seed, 0)
         self._device(shape)
 
     def _learn(self, matrix: csr_array) -> Arrays:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.data._files import naming, replacing
-from prorec.errors import InputError
+from prorec._core.errors import InputError
+from prorec._core.files import atomic_write, prefix_errors
 from prorec.interactions import Interactions
 
 Arrays = dict[str, NDArray[Any]]
@@ -42,13 +42,13 @@ def write_model(folder: Path, kind: str, parameters: dict[str, Any], learned: Ar
     if known.item_categories is not None:
         about["item_categories"] = known.item_categories
     about = json.loads(json.dumps(about, default=plain))  # what cannot be written is found out before anything is
-    with naming(folder):
+    with prefix_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"arrays-{secrets.token_hex(4)}.npz"
-        with replacing(path) as temporary, temporary.open("wb") as file:
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
         old = _arrays_in(folder)
-        with replacing(folder / _NAME) as temporary:
+        with atomic_write(folder / _NAME) as temporary:
             temporary.write_text(json.dumps(about | {"arrays": path.name}, indent=2) + "\n")
         if old is not None:
             old.unlink(missing_ok=True)
@@ -56,7 +56,7 @@ def write_model(folder: Path, kind: str, parameters: dict[str, Any], learned: Ar
 
 def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]:
     """Kind, parameters, learned arrays and interactions of a model."""
-    with naming(folder):
+    with prefix_errors(folder):
         try:
             about = json.loads((folder / _NAME).read_text())
         except FileNotFoundError:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
-from prorec._parallel import one_blas_thread
-from prorec._random import generator
-from prorec.errors import whole
+from prorec._core.checks import check_int
+from prorec._core.parallel import single_blas_thread
+from prorec._core.random import make_generator
 from prorec.models._sparse import Dense, OnHost, held, times
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
@@ -44,8 +44,8 @@ class SVD(Model):
     """Where to learn and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
-        whole("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
-        whole("seed", self.seed, 0)
+        check_int("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
+        check_int("seed", self.seed, 0)
         self._device(shape)
 
     def _learn(self, matrix: csr_array) -> Arrays:
@@ -99,7 +99,7 @@ def _decomposed(matrix: OnHost | Sparse, rank: int, seed: int) -> Decomposition:
     if _is_small(n_users, n_items, _BLOCKS * (rank + _EXTRA)):
         vectors = _exactly(matrix, rank).astype(np.float32)
     else:
-        with one_blas_thread() if isinstance(matrix, OnHost) else nullcontext():
+        with single_blas_thread() if isinstance(matrix, OnHost) else nullcontext():
             basis, image = _krylov(matrix, rank + _EXTRA, seed)
             # Within that space, the singular vectors are the eigenvectors of a small matrix.
             within = matrix.to_host(basis.T @ image).astype(np.float64)
@@ -128,7 +128,7 @@ def _krylov(matrix: OnHost | Sparse, width: int, seed: int) -> tuple[Dense, Dens
     """An orthonormal basis of Q, XᵀXQ, (XᵀX)²Q, …, and XᵀX times it."""
     n_items = matrix.shape[1]
     basis, image = (matrix.room(n_items, _BLOCKS * width) for _ in range(2))
-    new = matrix.here(generator(seed).standard_normal((n_items, width), dtype=np.float32))
+    new = matrix.here(make_generator(seed).standard_normal((n_items, width), dtype=np.float32))
     known = 0
     for _ in range(_BLOCKS):
         before = basis[:, :known]

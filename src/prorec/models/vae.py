@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._random import generator
-from prorec.errors import number, whole
+from prorec._core.checks import check_float, check_int
+from prorec._core.random import make_generator
 from prorec.models._sparse import times
 from prorec.models.autoencoder import _Autoencoder, layer, normalised
 from prorec.models.model import Objective
@@ -42,10 +42,10 @@ class VAE(_Autoencoder):
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         super()._check_parameters(shape)
-        whole("rank", self.rank, 1)
+        check_int("rank", self.rank, 1)
         if self.hidden is not None:
-            whole("hidden", self.hidden, 1)
-        number("kl_weight", self.kl_weight, 0)
+            check_int("hidden", self.hidden, 1)
+        check_float("kl_weight", self.kl_weight, 0)
 
     @property
     def _width(self) -> int:
@@ -55,7 +55,7 @@ class VAE(_Autoencoder):
         from prorec.models._training import Network
 
         n_items = matrix.shape[1]
-        rng = generator(self.seed)
+        rng = make_generator(self.seed)
         inner = self.hidden or self.rank
         initial: Arrays = {}
         if self.hidden:

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, csr_matrix
 
-from prorec.errors import InputError, numbers
-from prorec.factors import Factors
+from prorec._core.checks import check_array
+from prorec._core.errors import InputError
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
 from prorec.models.wrmf import WRMF
+from prorec.transport.factors import Factors
 
 Scores = Callable[[NDArray[np.intp]], NDArray[np.float32]]
 
@@ -145,7 +146,7 @@ def _fit_cornac(model: Any, matrix: csr_matrix) -> Scores:
 
 def _numbers(name: str, given: Any) -> NDArray[Any]:
     """An array, also of a torch tensor that is still being trained, or on a GPU."""
-    return numbers(name, given.detach().cpu() if hasattr(given, "detach") else given)
+    return check_array(name, given.detach().cpu() if hasattr(given, "detach") else given)
 
 
 def _checked(score: Callable[[Any], Any], n_items: int) -> Scores:

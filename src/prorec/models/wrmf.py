@@ -10,10 +10,9 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._parallel import in_order
-from prorec._random import generator
-from prorec._threads import CORES
-from prorec.errors import number, whole
+from prorec._core.checks import check_float, check_int
+from prorec._core.parallel import N_CORES, map_in_order
+from prorec._core.random import make_generator
 from prorec.models._sparse import balanced
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
@@ -58,15 +57,15 @@ class WRMF(Model):
     penalised: ClassVar[tuple[str, ...]] = ("users", "items")
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
-        whole("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
-        number("alpha", self.alpha, 0)
-        number("regularization", self.regularization, 0)
-        whole("sweeps", self.sweeps, 1)
-        whole("seed", self.seed, 0)
+        check_int("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
+        check_float("alpha", self.alpha, 0)
+        check_float("regularization", self.regularization, 0)
+        check_int("sweeps", self.sweeps, 1)
+        check_int("seed", self.seed, 0)
         self._device(shape)
 
     def _learn(self, matrix: csr_array) -> Arrays:
-        rng = generator(self.seed)
+        rng = make_generator(self.seed)
         users, items = (0.01 * rng.standard_normal((n, self.rank), dtype=np.float32) for n in matrix.shape)
         return self._learn_from(matrix, {"users": users, "items": items})
 
@@ -84,7 +83,7 @@ class WRMF(Model):
 
     def _learn_on(self, device: torch.device, matrix: csr_array, start: Arrays) -> Arrays:
         """The same on a device, where everything stays until the end."""
-        from prorec._tensors import tensor
+        from prorec._core.tensors import tensor
         from prorec.models._on_device import Sparse, to_host
 
         clicks = Sparse.of(matrix, device)
@@ -102,7 +101,7 @@ class WRMF(Model):
         if device is None:
             self._solve(matrix, items, users, 4 * self.rank)
             return users
-        from prorec._tensors import tensor
+        from prorec._core.tensors import tensor
         from prorec.models._on_device import Sparse, to_host
 
         wanted = tensor(users, device)
@@ -120,14 +119,14 @@ class WRMF(Model):
         """Solve for one side, given the other, in place."""
         ridge = max(self.regularization, _LEAST_RIDGE)
         gram = (known.T @ known + ridge * np.eye(self.rank)).astype(np.float32)
-        cuts = balanced(matrix.indptr, 8 * CORES)
+        cuts = balanced(matrix.indptr, 8 * N_CORES)
         data = matrix.data.astype(np.float32, copy=False)
 
         def work(place: int) -> None:
             part = cuts[place], cuts[place + 1]
             _solve_rows(data, matrix.indices, matrix.indptr, known, gram, np.float32(self.alpha), steps, wanted, *part)
 
-        for _ in in_order(work, len(cuts) - 1, CORES):
+        for _ in map_in_order(work, len(cuts) - 1, N_CORES):
             pass
 
 

@@ -10,10 +10,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.denoise.gamma import automatic_gamma
-from prorec.factors import Factors
 from prorec.transport import Marginals, relaxed, sinkhorn
 from prorec.transport.blocks import Blocks, blocks_of
+from prorec.transport.factors import Factors
+from prorec.transport.gamma import automatic_gamma
 from prorec.transport.plan import ScaledPlan
 from prorec.transport.scores import Rows, ScoreFunction, in_parts
 

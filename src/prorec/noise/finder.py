@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from prorec._ids import ids_at
-from prorec._random import generator
-from prorec._tables import TableKind, as_kind
-from prorec.denoise.algorithm import Progress
-from prorec.errors import InputError, number, one_of, whole
+from prorec._core.checks import check_choice, check_float, check_int
+from prorec._core.errors import InputError
+from prorec._core.progress import Progress, check_progress
+from prorec._core.random import make_generator
 from prorec.interactions import Interactions
+from prorec.interactions.ids import take_ids
+from prorec.interactions.tables import FrameType, to_frame
 from prorec.models._html import html_table, size_of
 from prorec.models.model import Model, as_interactions, kind_of
 from prorec.models.named import sized
@@ -34,7 +35,7 @@ from prorec.noise.flags import flagged
 from prorec.noise.folds import dealt, without
 from prorec.noise.learned import Learned, Observed
 from prorec.noise.share import Noise, NoiseShare
-from prorec.transport.blocks import MEMORY, check_memory, check_progress
+from prorec.transport.blocks import MEMORY, check_memory
 
 _VOTERS: tuple[Model, ...] = (
     WRMF(rank=10, alpha=10.0, regularization=30.0),
@@ -92,7 +93,7 @@ class NoiseFinder:
         known = as_interactions(interactions)
         check_progress(progress)
         voters = self._voters(known)
-        rng = generator(self.seed)
+        rng = make_generator(self.seed)
         matrix = known.matrix
         fold_of = dealt(matrix, self.folds, rng)
         learned_from = np.arange(len(known))
@@ -157,10 +158,10 @@ class NoiseFinder:
 
     def check_settings(self) -> None:
         """Refuse parameters that make no sense, whatever the data."""
-        whole("folds", self.folds, 2, 1000)
-        whole("seed", self.seed, 0)
-        number("memory", self.memory, 0)
-        one_of("transport", self.transport, ("row", "relaxed", "sinkhorn"))
+        check_int("folds", self.folds, 2, 1000)
+        check_int("seed", self.seed, 0)
+        check_float("memory", self.memory, 0)
+        check_choice("transport", self.transport, ("row", "relaxed", "sinkhorn"))
         if not self._given():
             raise InputError("models must have at least one model in it")
         for model in self._given():
@@ -230,21 +231,21 @@ class NoiseFinder:
         self._fitted()
         return flagged(self.noise_probability_, fdr=fdr, top=top, share=share, above=above)
 
-    def table(self, kind: TableKind = "pyarrow") -> Any:
+    def table(self, kind: FrameType = "pyarrow") -> Any:
         """One row per interaction, most suspicious first: user, item, noise_probability, percentile, basis."""
         self._fitted()
         known = self.interactions_
         order = np.argsort(-self.noise_probability_, kind="stable")
         columns = {
-            "user": ids_at(known.users, known.user_codes[order]),
-            "item": ids_at(known.items, known.item_codes[order]),
+            "user": take_ids(known.users, known.user_codes[order]),
+            "item": take_ids(known.items, known.item_codes[order]),
             "noise_probability": self.noise_probability_[order],
             "percentile": self.percentile_[order],
             "basis": basis_names(self.basis_[order]),
         }
-        return as_kind(pa.table(columns), kind)
+        return to_frame(pa.table(columns), kind)
 
-    def score(self, interactions: Interactions, kind: TableKind = "pyarrow") -> Any:
+    def score(self, interactions: Interactions, kind: FrameType = "pyarrow") -> Any:
         """The probability of noise for interactions that came later: user, item, noise_probability, basis.
 
         Known users are judged by models of everything they did before; new users by folding in the rest of what they
@@ -254,12 +255,12 @@ class NoiseFinder:
         """
         probability, basis = self.scored(interactions)
         columns = {
-            "user": ids_at(interactions.users, interactions.user_codes),
-            "item": ids_at(interactions.items, interactions.item_codes),
+            "user": take_ids(interactions.users, interactions.user_codes),
+            "item": take_ids(interactions.items, interactions.item_codes),
             "noise_probability": pa.array(probability, mask=np.isnan(probability)),
             "basis": basis_names(basis),
         }
-        return as_kind(pa.table(columns), kind)
+        return to_frame(pa.table(columns), kind)
 
     def scored(self, interactions: Interactions) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
         """The same in the order of `matrix.data`: probabilities, NaN for unknown items, and bases by number."""
@@ -304,7 +305,7 @@ class NoiseFinder:
         pairs = Pairs(rows[order].astype(np.int32), items[order])
         shape = int(rows.max()) + 1, self.interactions_.n_items
         matrix = csr_array((np.ones(len(order), dtype=np.float32), (pairs.users, pairs.items)), shape=shape)
-        fold_of = dealt(matrix, self.folds, generator(self.seed))
+        fold_of = dealt(matrix, self.folds, make_generator(self.seed))
         judged = self._empty(pairs.items)
         for fold in range(self.folds):
             here = np.flatnonzero(fold_of == fold)

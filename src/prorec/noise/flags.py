@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.errors import InputError, number, whole
+from prorec._core.checks import check_float, check_int
+from prorec._core.errors import InputError
 
 
 def flagged(
@@ -37,16 +38,16 @@ def flagged(
     if len(given) != 1:
         raise InputError(f"flags go by one of fdr, top, share and above; got {' and '.join(given) or 'none of them'}")
     if above is not None:
-        return np.asarray(probability > number("above", above, 0, 1))
+        return np.asarray(probability > check_float("above", above, 0, 1))
     order = np.argsort(-probability, kind="stable")
     if fdr is not None:
         check_fdr(fdr)
         wrong = np.cumsum(1 - probability[order].astype(np.float64)) / np.arange(1, len(order) + 1)
         most = int(np.searchsorted(wrong, fdr, "right"))  # which only ever rises, as probabilities fall
     elif share is not None:
-        most = int(number("share", share, 0, 1) * len(order))
+        most = int(check_float("share", share, 0, 1) * len(order))
     else:
-        most = min(whole("top", top, 0), len(order))
+        most = min(check_int("top", top, 0), len(order))
     if most >= len(order):
         return np.ones(len(order), dtype=bool)
     return np.asarray(probability > probability[order[most]])
@@ -54,5 +55,5 @@ def flagged(
 
 def check_fdr(fdr: float) -> None:
     """Refuse a share that is none."""
-    if not 0 < number("fdr", fdr) < 1:
+    if not 0 < check_float("fdr", fdr) < 1:
         raise InputError(f"fdr must be above 0 and below 1; got {fdr:g}")

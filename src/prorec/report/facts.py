@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec._core.errors import InputError
 from prorec.denoise.estimator import ProRec
 from prorec.denoise.history import Round
-from prorec.errors import InputError
 from prorec.interactions import Interactions
 from prorec.noise.share import NoiseShare
 from prorec.report.words import as_seconds

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.comparison import compare_on_splits
-from prorec.denoise.algorithm import Progress
-from prorec.denoise.control import reweighted
+from prorec._core.errors import InputError
+from prorec._core.progress import Progress
+from prorec.denoise.controls import reweighted
 from prorec.denoise.estimator import ProRec
-from prorec.errors import InputError
+from prorec.evaluation.comparison import compare_on_splits
 from prorec.evaluation.significance import Comparison, compare
 from prorec.models.model import Model
 from prorec.models.wrap import wrap

@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.data._files import as_path, naming, replacing
-from prorec.denoise.algorithm import Progress
+from prorec._core.checks import safe_repr
+from prorec._core.errors import InputError
+from prorec._core.files import as_path, atomic_write, prefix_errors
+from prorec._core.progress import Progress, check_progress
 from prorec.denoise.estimator import ProRec
-from prorec.errors import InputError, shown
 from prorec.noise.flags import flagged
 from prorec.report.around import neighbours, without_popular
 from prorec.report.facts import Facts, facts_of
 from prorec.report.measuring import Gain, Lists, gain_on_held_out, lists_for
 from prorec.report.selection import Selection, selected
 from prorec.report.words import change, cut, duration, many, share
-from prorec.transport.blocks import check_progress
 
 _NEAR = 7  # users around one: the paper's figure has eight rows
 _PAIRS = 50_000_000  # of users who share an item: seconds
@@ -58,7 +58,7 @@ def write_report(
     """
     check_report(path)
     if not isinstance(title, str) or not title.strip():
-        raise InputError(f"title must be text; got {shown(title)}")
+        raise InputError(f"title must be text; got {safe_repr(title)}")
     check_progress(progress)
     facts = facts_of(denoiser, is_noise)
     selection = selected(facts.known, facts.probability, facts.flagged)
@@ -71,7 +71,7 @@ def write_report(
 def written(page: str, path: str | Path) -> None:
     """Write a page, whole or not at all."""
     path = as_path(path)
-    with naming(path), replacing(path) as temporary:
+    with prefix_errors(path), atomic_write(path) as temporary:
         # A name may have half a character in it, which is no UTF-8.
         temporary.write_text(page, encoding="utf-8", errors="replace")
 
@@ -83,7 +83,7 @@ def check_report(path: str | Path) -> None:
         import jinja2  # noqa: F401
     except ModuleNotFoundError:
         raise InputError("a report needs Jinja2: pip install 'prorec[report]'") from None
-    with naming(path):
+    with prefix_errors(path):
         if path.is_dir():
             raise InputError("this is a directory; a file was expected")
         if path.suffix.lower() not in (".html", ".htm"):

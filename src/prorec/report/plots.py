@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.errors import InputError
+from prorec._core.errors import InputError
 from prorec.report.around import items_around, neighbours
 from prorec.report.style import CEILING, DENOISED, PAPER, PLAIN, STYLE, need_matplotlib
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prorec.errors import InputError
+from prorec._core.errors import InputError
 
 PLAIN, DENOISED, CEILING, PAPER = "#4d4d4d", "#d1495b", "#2e86ab", "#e09f1f"
 """Without denoising, with it, the best there could be, and what was published; elsewhere, four that go together."""

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec._parallel import in_order
-from prorec._threads import CORES
-from prorec.errors import InputError, number
-from prorec.factors import Factors
+from prorec._core.checks import check_float
+from prorec._core.errors import InputError
+from prorec._core.parallel import N_CORES, map_in_order
+from prorec._core.progress import check_progress
+from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
 from prorec.transport.scores import PARTS, Rows, Scaled, ScoreFunction, scaled
 
@@ -30,7 +31,7 @@ def blocks_of(
     scores: Factors | ScoreFunction, marginals: Marginals, gamma: float, memory: float, *, in_double: bool = False
 ) -> Blocks:
     """Scores over γ in blocks, all of them in double precision if that is asked for; every argument checked."""
-    gamma = number("gamma", gamma)
+    gamma = check_float("gamma", gamma)
     if gamma <= 0:
         raise InputError(f"gamma must be above 0; got {gamma:g}")
     return Blocks(scaled(scores, gamma, marginals, in_double=in_double), memory)
@@ -46,7 +47,7 @@ class Blocks:
     workers : threads, at most
     """
 
-    def __init__(self, scores: Scaled, memory: float = MEMORY, workers: int = CORES) -> None:
+    def __init__(self, scores: Scaled, memory: float = MEMORY, workers: int = N_CORES) -> None:
         self.scores = scores
         n_users, n_items = scores.shape
         memory = check_memory(memory, n_items)
@@ -72,7 +73,7 @@ class Blocks:
                 own.room = np.empty((self._n_rows, self.scores.shape[1]), dtype=np.float32)
             return work(self.rows[place], own.room)
 
-        for place, result in enumerate(in_order(work_on, len(self.rows), self._workers)):
+        for place, result in enumerate(map_in_order(work_on, len(self.rows), self._workers)):
             if progress is not None:
                 progress(place + 1, len(self.rows))
             yield self.rows[place], result
@@ -87,18 +88,12 @@ class Blocks:
 
 def check_memory(memory: Any, n_items: int) -> float:
     """A budget in bytes that has room for one row of items."""
-    budget = number("memory", memory, 0)
+    budget = check_float("memory", memory, 0)
     if budget < _bytes(1, n_items):
         raise InputError(
             f"memory must be at least {_bytes(1, n_items):,} bytes, for one row of {n_items:,} items; got {budget:,.0f}"
         )
     return budget
-
-
-def check_progress(progress: Any) -> None:
-    """Refuse what cannot be called, before the first block rather than after it."""
-    if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function; got {type(progress).__name__}")
 
 
 def _bytes(rows: int, n_items: int) -> int:

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._device import exact_products, free_memory
-from prorec._tensors import tensor
-from prorec.errors import InputError
+from prorec._core.device import free_memory, full_precision_matmul
+from prorec._core.errors import InputError
+from prorec._core.tensors import tensor
 from prorec.transport.blocks import Blocks, Progress
 from prorec.transport.device_factors import (
     HAS_TRITON,
@@ -382,7 +382,7 @@ class OnDevice:
     def _block(self, rows: NDArray[np.intp], kind: torch.dtype, items: torch.Tensor | None = None) -> torch.Tensor:
         """S/γ of some users, and of all items or of some."""
         factors, bias = (self._items, self._bias) if items is None else (self._items[items], self._bias[items])
-        with exact_products():
+        with full_precision_matmul():
             block = self._tensor(self.scores.scaled_users(rows)).to(kind) @ factors.to(kind).T
         block += bias.to(kind)
         return torch.sigmoid(block) * (self._link_scale / LOG2_E) if self._link_scale else block

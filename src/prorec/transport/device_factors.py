@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from prorec._random import generator
-from prorec._tensors import tensor
+from prorec._core.random import make_generator
+from prorec._core.tensors import tensor
 
 try:
     import triton
@@ -79,7 +79,7 @@ def items_on(factors: torch.Tensor, bias: torch.Tensor) -> Items:
     of_items[:n_items] = (bias * LOG2_E).float()
     n_sampled = min(SAMPLED, 1 << (n_items.bit_length() - 1))
     chosen = np.full(max(n_sampled, 16), n_items, dtype=np.int64)  # what fills up a tile is no item here either
-    chosen[:n_sampled] = generator(_SEED).choice(n_items, n_sampled, replace=False)
+    chosen[:n_sampled] = make_generator(_SEED).choice(n_items, n_sampled, replace=False)
     return Items(*halves(padded), of_items, torch.from_numpy(chosen).to(factors.device), n_items)
 
 

@@ -7,8 +7,9 @@ import warnings
 import numpy as np
 from scipy.sparse import csr_array
 
-from prorec.errors import ConvergenceWarning, InputError, number
-from prorec.factors import Factors
+from prorec._core.checks import check_float
+from prorec._core.errors import ConvergenceWarning, InputError
+from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
 from prorec.transport.plan import SparsePlan
 from prorec.transport.scores import ScoreFunction, in_parts, scaled
@@ -55,7 +56,7 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
 
 def check_size(shape: tuple[int, int], memory: float = MEMORY) -> None:
     """Refuse a problem that is too large, with an estimate of what it would take."""
-    memory = number("memory", memory, 0)
+    memory = check_float("memory", memory, 0)
     n_users, n_items = shape
     needed = _BYTES_PER_PAIR * n_users * n_items
     seconds = _SECONDS_PER_PAIR * n_users * n_items * np.sqrt(n_users + n_items)

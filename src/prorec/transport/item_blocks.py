@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.factors import Factors
+from prorec.transport.factors import Factors
 from prorec.transport.scores import Rows, ScaledFactors
 
 _EXPONENT = 40  # of two: far from what single precision cannot hold

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from prorec.errors import InputError, numbers, whole
+from prorec._core.checks import check_array, check_int
+from prorec._core.errors import InputError
 
 Vector = NDArray[np.float64]
 
@@ -51,7 +52,7 @@ class Marginals:
         n_users, n_items = weights.shape
         if weights.nnz and not 0 <= weights.indices.min() <= weights.indices.max() < n_items:
             raise InputError(f"matrix has column numbers outside 0 to {n_items - 1}")
-        data = numbers("matrix", weights.data).astype(np.float64)
+        data = check_array("matrix", weights.data).astype(np.float64)
         if not (np.isfinite(data).all() and data.min(initial=0) >= 0):
             raise InputError("matrix must have finite weights of at least 0")
         # Not matrix.sum, which adds single precision up in single precision.
@@ -66,7 +67,7 @@ class Marginals:
     @classmethod
     def uniform(cls, n_users: int, n_items: int) -> Self:
         """The same for each item and the same for each user, as in Eq. 1."""
-        n_users, n_items = whole("n_users", n_users, 1, 2**31), whole("n_items", n_items, 1, 2**31)
+        n_users, n_items = check_int("n_users", n_users, 1, 2**31), check_int("n_items", n_items, 1, 2**31)
         return cls(items=np.full(n_items, 1 / n_items), users=np.full(n_users, 1 / n_users))
 
     @cached_property
@@ -92,7 +93,7 @@ def _log(mass: Vector) -> Vector:
 
 def _distribution(name: str, given: ArrayLike) -> Vector:
     """Non-negative numbers that sum to 1, exactly so when they leave here."""
-    values = numbers(name, given).astype(np.float64)
+    values = check_array(name, given).astype(np.float64)
     if values.ndim != 1 or not len(values):
         raise InputError(f"{name} must be a vector with at least one number; got shape {values.shape}")
     if not np.isfinite(values).all():

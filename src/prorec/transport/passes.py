@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._device import device_for, memory_on
-from prorec.errors import one_of
-from prorec.factors import Factors
+from prorec._core.checks import check_choice
+from prorec._core.device import explain_out_of_memory, resolve_device
 from prorec.transport.blocks import Blocks, Progress, blocks_of
+from prorec.transport.factors import Factors
 from prorec.transport.kernels import cpu
 from prorec.transport.marginals import Marginals, Vector
 from prorec.transport.scores import Rows, ScaledFactors, ScoreFunction
@@ -73,16 +73,16 @@ def passes_over(
 
     A function's scores come to the CPU, and stay there.
     """
-    one_of("precision", precision, ("high", "fast", "double"))
+    check_choice("precision", precision, ("high", "fast", "double"))
     in_double = in_double or precision == "double"
     blocks = blocks_of(scores, marginals, gamma, memory, in_double=in_double)
     n_users, n_items = marginals.shape
-    where = device_for(device, float(n_users) * n_items)
+    where = resolve_device(device, float(n_users) * n_items)
     if where is None or not isinstance(blocks.scores, ScaledFactors):
         return OnCpu(blocks)
     from prorec.transport.device import OnDevice
 
-    with memory_on(where, "what the items are multiplied by"):
+    with explain_out_of_memory(where, "what the items are multiplied by"):
         return OnDevice(blocks, where, "double" if in_double else precision)
 
 

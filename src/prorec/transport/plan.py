@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from prorec.errors import InputError, number, numbers
-from prorec.transport.blocks import MEMORY, Progress, check_progress
+from prorec._core.checks import check_array, check_float
+from prorec._core.errors import InputError
+from prorec._core.progress import check_progress
+from prorec.transport.blocks import MEMORY, Progress
 from prorec.transport.kernels import cpu
 from prorec.transport.marginals import Marginals
 from prorec.transport.passes import Passes, places_of
@@ -84,7 +86,7 @@ class Plan(ABC):
     def to_dense(self, memory: float = MEMORY) -> NDArray[np.float64]:
         """The whole of π, where it fits into so many bytes."""
         n_users, n_items = self.shape
-        needed, memory = 8 * n_users * n_items, number("memory", memory, 0)
+        needed, memory = 8 * n_users * n_items, check_float("memory", memory, 0)
         if needed > memory:
             raise InputError(
                 f"memory must be at least {needed:,} bytes for a dense plan of {n_users:,} × {n_items:,}; "
@@ -97,7 +99,7 @@ class Plan(ABC):
 
     def _positions(self, name: str, given: ArrayLike) -> Rows:
         count = dict(zip(("users", "items"), self.shape, strict=True))[name]
-        positions = numbers(name, given)
+        positions = check_array(name, given)
         if positions.size == 0:
             return np.empty(0, dtype=np.intp)
         if positions.ndim != 1 or positions.dtype.kind not in "iu":

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from prorec.errors import InputError, number
+from prorec._core.checks import check_float
+from prorec._core.errors import InputError
 from prorec.transport.thresholds import Matching, fingerprint
 
 
@@ -17,7 +18,7 @@ def labels(matching: Matching, beta: float) -> NDArray[np.float32]:
     """r_ij = 1 / (1 + e^(−β·(ρ_ij − ρ_iκ))) for each observed pair (Eq. 22)."""
     if not isinstance(matching, Matching):
         raise InputError(f"matching must be what plan.match answers; got {type(matching).__name__}")
-    beta = number("beta", beta, 0)
+    beta = check_float("beta", beta, 0)
     with np.errstate(over="ignore"):  # a β so large that only the sign is left
         scaled = beta * matching.margins.astype(np.float64)
     return np.asarray(expit(scaled), dtype=np.float32)
@@ -39,7 +40,7 @@ def relabel(
     lam : λ, how much of the present weights is kept
     original : X₀, the weights at the beginning
     """
-    lam = number("lam", lam, 0, 1)
+    lam = check_float("lam", lam, 0, 1)
     if not isinstance(matching, Matching):
         raise InputError(f"matching must be what plan.match answers; got {type(matching).__name__}")
     _check_pairs("weights", weights, matching)

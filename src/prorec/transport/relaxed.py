@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from prorec.errors import one_of
-from prorec.factors import Factors
-from prorec.transport.blocks import MEMORY, Progress, check_progress
+from prorec._core.checks import check_choice
+from prorec._core.progress import check_progress
+from prorec.transport.blocks import MEMORY, Progress
+from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
 from prorec.transport.passes import passes_over
 from prorec.transport.plan import ScaledPlan
@@ -47,7 +48,7 @@ def relaxed(
     memory : how many bytes of blocks may be in memory at once, on the CPU
     progress : called after each block with the number done and the number of all
     """
-    one_of("choice", choice, ("max", "row", "column"))
+    check_choice("choice", choice, ("max", "row", "column"))
     check_progress(progress)
     passes = passes_over(scores, marginals, gamma, memory, device, precision)
     by_user, by_item = passes.log_sums(progress)

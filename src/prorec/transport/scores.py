@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.errors import InputError, numbers
-from prorec.factors import Factors
+from prorec._core.checks import check_array
+from prorec._core.errors import InputError
+from prorec.transport.factors import Factors
 from prorec.transport.kernels import cpu
 from prorec.transport.marginals import Marginals
 
@@ -219,7 +220,7 @@ class _ScaledFunction:
         return room[: len(rows)]
 
     def double(self, rows: Rows) -> NDArray[np.float64]:
-        block = numbers("what scores returns", self._function(rows.copy())).astype(np.float64)
+        block = check_array("what scores returns", self._function(rows.copy())).astype(np.float64)
         if block.shape != (len(rows), self.shape[1]):
             raise InputError(
                 f"scores must return {len(rows)} × {self.shape[1]} numbers for {len(rows)} users; got {block.shape}"

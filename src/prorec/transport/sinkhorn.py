@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from prorec.errors import ConvergenceWarning, InputError, number, whole
-from prorec.factors import Factors
-from prorec.transport.blocks import MEMORY, Progress, check_progress
+from prorec._core.checks import check_float, check_int
+from prorec._core.errors import ConvergenceWarning, InputError
+from prorec._core.progress import check_progress
+from prorec.transport.blocks import MEMORY, Progress
+from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals, Vector
 from prorec.transport.passes import Passes, passes_over
 from prorec.transport.plan import ScaledPlan
@@ -80,8 +82,8 @@ def sinkhorn(
     memory : how many bytes of blocks may be in memory at once, on the CPU
     progress : called after each block with the number done and the most that there can be, over all iterations
     """
-    tolerance = number("tolerance", tolerance, 0)
-    max_iterations = whole("max_iterations", max_iterations, 1)
+    tolerance = check_float("tolerance", tolerance, 0)
+    max_iterations = check_int("max_iterations", max_iterations, 1)
     check_progress(progress)
     passes = passes_over(scores, marginals, gamma, memory, device, precision, in_double=tolerance < _FINEST)
     log_users, log_items = marginals.log_users, marginals.log_items

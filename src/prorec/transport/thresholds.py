@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from prorec._digest import digest
-from prorec.errors import InputError, numbers, shown, whole
+from prorec._core.checks import check_array, check_int, safe_repr
+from prorec._core.digest import digest
+from prorec._core.errors import InputError
 from prorec.transport.kernels import cpu
 
 
@@ -21,7 +22,7 @@ class Top:
     k: int
 
     def __post_init__(self) -> None:
-        whole("k", self.k, 1)
+        check_int("k", self.k, 1)
 
 
 Threshold = Literal["personal", "none"] | Top
@@ -95,7 +96,7 @@ def split(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     (array([2, 1]), array([8., 2.], dtype=float32))
     """
     with np.errstate(over="ignore"):  # what is too large for single precision is refused below
-        values = numbers("rows", rows).astype(np.float32) + np.float32(0)  # which turns −0 into 0
+        values = check_array("rows", rows).astype(np.float32) + np.float32(0)  # which turns −0 into 0
     if values.ndim != 2 or not values.shape[1]:
         raise InputError(f"rows must have two dimensions and at least one column; got shape {values.shape}")
     if not np.isfinite(values).all() or values.min(initial=0) < 0:
@@ -115,4 +116,4 @@ def as_k(threshold: Any) -> int:
         return min(threshold.k, 2**31)  # as good as all items
     if isinstance(threshold, str) and threshold in ("personal", "none"):
         return 0 if threshold == "personal" else 1
-    raise InputError(f"threshold must be 'personal', 'none' or top(k); got {shown(threshold)}")
+    raise InputError(f"threshold must be 'personal', 'none' or top(k); got {safe_repr(threshold)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from prorec.errors import number, whole
+from prorec._core.checks import check_float, check_int
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,11 +36,11 @@ class ALS:
 
     def check(self) -> None:
         """Refuse parameters that make no sense."""
-        whole("rank", self.rank, 1)
-        number("alpha", self.alpha, 0)
-        number("regularization", self.regularization, 0)
-        whole("sweeps", self.sweeps, 1)
-        whole("seed", self.seed, 0, 2**63 - 1)
+        check_int("rank", self.rank, 1)
+        check_float("alpha", self.alpha, 0)
+        check_float("regularization", self.regularization, 0)
+        check_int("sweeps", self.sweeps, 1)
+        check_int("seed", self.seed, 0, 2**63 - 1)
 
     def factors(self, clicks: DataFrame, n_blocks: int) -> tuple[DataFrame, DataFrame]:
         """User and item factors, (id, features), from clicks (user, item, weight); a weight of 0 is no interaction."""

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec._random import generator
+from prorec._core.checks import check_int
+from prorec._core.errors import InputError
+from prorec._core.random import make_generator
 from prorec.engines.spark import judging
 from prorec.engines.spark.als import ALS
 from prorec.engines.spark.lists import Lists
 from prorec.engines.spark.partition import Shipped
-from prorec.errors import InputError, whole
 from prorec.noise.controls import EVERYTHING, LEARN_FROM
 from prorec.noise.learned import Learned
 from prorec.noise.share import NoiseShare
@@ -57,8 +58,8 @@ class CrossFit:
             if not isinstance(model, ALS):
                 raise InputError(f"models must be prorec.engines.spark.ALS(…); got {type(model).__name__}")
             model.check()
-        whole("folds", self.folds, 2, 1000)
-        whole("seed", self.seed, 0, 2**63 - 1)
+        check_int("folds", self.folds, 2, 1000)
+        check_int("seed", self.seed, 0, 2**63 - 1)
 
 
 class Judgement(NamedTuple):
@@ -229,5 +230,5 @@ def _learned(complete: DataFrame, seed: int) -> dict[str, Any]:
     found = found.at(order)
     _, first, numbers = np.unique(users[order], return_index=True, return_inverse=True)
     activity = rows["activity"].to_numpy()[order][first].astype(np.float64)
-    learned = Learned.fitted(found, numbers.astype(np.int32), is_click[order], activity, generator(seed))
+    learned = Learned.fitted(found, numbers.astype(np.int32), is_click[order], activity, make_generator(seed))
     return {name: array.tolist() for name, array in learned.arrays.items()}

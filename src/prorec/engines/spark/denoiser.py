@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from prorec._columns import ColumnRef
-from prorec.denoise.gamma import times_automatic
+from prorec._core.checks import check_choice, check_float, check_int, safe_repr
+from prorec._core.errors import InputError
 from prorec.denoise.labels import By
 from prorec.engines.spark.als import ALS
 from prorec.engines.spark.crossfit import CrossFit
 from prorec.engines.spark.result import Denoised
 from prorec.engines.spark.run import Run, Say
 from prorec.engines.spark.tables import Clicks
-from prorec.errors import InputError, number, one_of, shown, whole
+from prorec.interactions.columns import ColumnRef
 from prorec.noise.flags import check_fdr
 from prorec.transport.blocks import check_memory
+from prorec.transport.gamma import parse_gamma
 from prorec.transport.thresholds import Threshold, as_k
 
 if TYPE_CHECKING:
@@ -106,25 +107,25 @@ class SparkProRec:
         if not isinstance(self.model, ALS):
             raise InputError(f"model must be prorec.engines.spark.ALS(…); got {type(self.model).__name__}")
         self.model.check()
-        times_automatic(self.gamma)
-        number("beta", self.beta, 0)
-        number("lam", self.lam, 0, 1)
-        whole("rounds", self.rounds, 1)
-        number("tolerance", self.tolerance, 0)
+        parse_gamma(self.gamma)
+        check_float("beta", self.beta, 0)
+        check_float("lam", self.lam, 0, 1)
+        check_int("rounds", self.rounds, 1)
+        check_float("tolerance", self.tolerance, 0)
         as_k(self.threshold)
-        one_of("marginals", self.marginals, ("popularity", "uniform"))
-        number("flag_share", self.flag_share, 0, 1)
+        check_choice("marginals", self.marginals, ("popularity", "uniform"))
+        check_float("flag_share", self.flag_share, 0, 1)
         check_fdr(self.fdr)
         if isinstance(self.noise, CrossFit):
             self.noise.check()
         elif self.noise not in ("plan", "cross-fit"):
-            raise InputError(f"noise must be 'plan', 'cross-fit' or a CrossFit; got {shown(self.noise)}")
-        one_of("weights", self.weights, ("plan", "probability", "both"))
+            raise InputError(f"noise must be 'plan', 'cross-fit' or a CrossFit; got {safe_repr(self.noise)}")
+        check_choice("weights", self.weights, ("plan", "probability", "both"))
         if self.weights != "plan" and self.cross_fit is None:
             raise InputError(f"weights={self.weights!r} needs probabilities that mean something: noise='cross-fit'")
         check_memory(self.memory, 1)
         if self.partitions is not None:
-            whole("partitions", self.partitions, 1)
+            check_int("partitions", self.partitions, 1)
 
 
 def denoise(

@@ -16,11 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.denoise.gamma import spread_of
 from prorec.denoise.labels import By, new_weights
 from prorec.engines.spark.arrow import Batches, batch_of, features_in, in_pieces, lists, observed_in, values_in
-from prorec.factors import Factors
 from prorec.transport.blocks import Blocks
+from prorec.transport.factors import Factors
+from prorec.transport.gamma import score_spread
 from prorec.transport.item_blocks import BlockedFactors
 from prorec.transport.passes import OnCpu
 from prorec.transport.scores import Scaled, ScaledFactors
@@ -150,7 +150,7 @@ def spread(batches: Batches, shipped: Shipped) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
             scores = shipped.scores(features_in(batch), 1.0)
-            squares, largest = spread_of(scores, np.arange(batch.num_rows))
+            squares, largest = score_spread(scores, np.arange(batch.num_rows))
             yield batch_of(SPREAD, [pa.array([batch.num_rows]), pa.array([squares]), pa.array([largest])])
 
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prorec._core.checks import check_int
 from prorec.engines.spark.sizes import Sizes
-from prorec.errors import whole
 from prorec.noise.share import NoiseShare
 from prorec.report.selection import MOST
 
@@ -80,4 +80,4 @@ class Denoised:
         """
         from prorec.engines.spark.report import write_sample
 
-        write_sample(self, path, title, whole("most", most, 1))
+        write_sample(self, path, title, check_int("most", most, 1))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.denoise.gamma import MOST_USERS, gamma_for, times_automatic
+from prorec._core.errors import InputError
 from prorec.denoise.probability import AT_RANDOM, plan_probability
 from prorec.engines.spark import partition
 from prorec.engines.spark.crossfit import Judgement, cross_fitted
@@ -29,8 +29,8 @@ from prorec.engines.spark.result import Denoised, RoundOnSpark
 from prorec.engines.spark.shipping import Shipping
 from prorec.engines.spark.sizes import Sizes
 from prorec.engines.spark.tables import Clicks, free_name, numbered, placed, quoted, small
-from prorec.errors import InputError
 from prorec.transport.blocks import check_memory
+from prorec.transport.gamma import MOST_USERS, gamma_from_spread, parse_gamma
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -282,7 +282,7 @@ class Run:
 
     def _gamma(self, shipped: partition.Shipped, users: DataFrame) -> float:
         """γ, or the automatic one: from the same users that one machine takes."""
-        times = times_automatic(self.settings.gamma)
+        times = parse_gamma(self.settings.gamma)
         if times is None:
             return float(self.settings.gamma)
         chosen = np.linspace(0, self.n_active - 1, min(MOST_USERS, self.n_active)).astype(np.intp).tolist()
@@ -298,7 +298,7 @@ class Run:
         )
         found = spread.selectExpr("sum(squares)", "sum(users)", "max(largest)").first()
         assert found is not None
-        return times * gamma_for(float(found[0]), int(found[1]), float(found[2]))
+        return times * gamma_from_spread(float(found[0]), int(found[1]), float(found[2]))
 
     def _item_potential(self, which: int, sums: DataFrame) -> NDArray[np.float64]:
         """A_j = log p_j − C_j: the two vectors over items that come to the driver."""

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prorec.errors import InputError
+from prorec._core.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

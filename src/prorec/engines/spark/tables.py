@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from prorec._columns import ColumnRef, choose_columns
-from prorec.errors import InputError
+from prorec._core.errors import InputError
+from prorec.interactions.columns import ColumnRef, choose_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

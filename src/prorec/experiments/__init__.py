@@ -1,1 +1,0 @@
-"""Recipes that remake published results. Nothing else imports them."""
