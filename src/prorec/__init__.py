@@ -1,7 +1,17 @@
 """Find the clicks that don't belong, and train recommenders that are not misled by them."""
 
 from prorec import models, transport
-from prorec._core.errors import ConvergenceWarning, DataWarning, DownloadError, InputError
+from prorec._core.errors import (
+    ConvergenceWarning,
+    DamagedFileError,
+    DataWarning,
+    DownloadError,
+    InputError,
+    MemoryLimitError,
+    MissingExtraError,
+    NotFittedError,
+    ProrecError,
+)
 from prorec.data.cinema import make_cinema
 from prorec.data.noise_injection import inject_noise
 from prorec.data.readers import read_interactions
@@ -20,13 +30,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ConvergenceWarning",
+    "DamagedFileError",
     "DataWarning",
     "DownloadError",
     "Factors",
     "InputError",
     "Interactions",
+    "MemoryLimitError",
+    "MissingExtraError",
     "NoiseFinder",
+    "NotFittedError",
     "ProRec",
+    "ProrecError",
     "__version__",
     "compare",
     "detection_metrics",

@@ -1,21 +1,27 @@
-"""What prorec raises and warns with: words for the person who typed the command."""
+"""Exceptions and warnings of the package. Every exception derives from `ProrecError`."""
 
 from __future__ import annotations
 
 
-class InputError(ValueError):
-    """Something the caller gave is wrong; the message says what, where, and what would be right."""
+class ProrecError(Exception):
+    """Base of all exceptions that this package raises on purpose."""
+
+
+class InputError(ProrecError, ValueError):
+    """An argument, a file or a table is not usable; the message names it, its value and a remedy."""
 
 
 class RowError(InputError):
-    """One row of a table is wrong.
+    """One row of a table is not usable.
 
-    Code that knows where the table came from can turn the row into a place a person can open.
+    A reader that knows the file catches this and adds the file's name and the line number.
 
     Parameters
     ----------
-    problem : what is wrong with the row, without saying which row
-    row : the row's position in the table, from 0
+    problem : str
+        What is wrong with the row, without its position.
+    row : int
+        Position of the row in the table, from 0.
     """
 
     def __init__(self, problem: str, row: int) -> None:
@@ -24,13 +30,29 @@ class RowError(InputError):
         self.row = row
 
 
+class DamagedFileError(InputError):
+    """A saved model, a checkpoint or a cached file is incomplete or has been changed."""
+
+
+class NotFittedError(ProrecError, ValueError, AttributeError):
+    """A fitted attribute or method was used before `fit`."""
+
+
+class MissingExtraError(ProrecError, ImportError):
+    """An optional dependency is not installed; the message names the extra to install."""
+
+
+class MemoryLimitError(ProrecError, MemoryError):
+    """The work does not fit into the memory of the machine, the device or the budget."""
+
+
+class DownloadError(ProrecError, RuntimeError):
+    """A data set is not on this machine and could not be downloaded; the message says where to put it."""
+
+
 class DataWarning(UserWarning):
-    """The data was usable, but something in it deserves a look."""
+    """The data is usable, but something in it deserves a look."""
 
 
 class ConvergenceWarning(UserWarning):
-    """An iteration stopped before it was as exact as it should be; the message has the numbers."""
-
-
-class DownloadError(RuntimeError):
-    """A data set is not on this machine and could not be fetched; the message says what to put where."""
+    """An iteration stopped before it reached its tolerance; the message has the numbers."""
