@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from prorec.engines.spark.folder import WorkFolder
+from prorec.engines.spark.work_directory import WorkFolder
 
 
 def executors() -> list[int]:

@@ -15,9 +15,9 @@ from scipy.sparse import csr_matrix
 import prorec
 from prorec import InputError, Interactions, NoiseFinder, ProRec
 from prorec.engines.spark import ALS, CrossFit, Denoised, SparkProRec, denoise
-from prorec.engines.spark.arrow import in_pieces, values_in
+from prorec.engines.spark.arrow_batches import in_pieces, values_in
 from prorec.engines.spark.chance import chance
-from prorec.engines.spark.partition import counted
+from prorec.engines.spark.block_tasks import counted
 from prorec.models import WRMF
 from prorec.noise.basis import basis_names
 from prorec.report.words import share
@@ -48,7 +48,7 @@ def test_chance_is_even_and_independent() -> None:
 
 
 def test_pieces_have_all_rows_and_not_too_many_interactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prorec.engines.spark.arrow._MOST", 5)
+    monkeypatch.setattr("prorec.engines.spark.arrow_batches._MOST", 5)
     lists = [[1, 2], [3], [], [1, 2, 3, 4, 5, 6, 7], [], [1, 2, 3, 4, 5], [], [1]]
     batch = pa.RecordBatch.from_pydict({"user": range(8), "items": pa.array(lists, pa.list_(pa.int32()))})
     pieces = list(in_pieces([batch, batch.slice(0, 0), batch]))

@@ -4,8 +4,8 @@ Nothing here does the arithmetic a second time: partitions of users are handed t
 """
 
 from prorec.engines.spark.als import ALS
-from prorec.engines.spark.crossfit import CrossFit
-from prorec.engines.spark.denoiser import SparkProRec, denoise
-from prorec.engines.spark.result import Denoised
+from prorec.engines.spark.cross_fit import CrossFit
+from prorec.engines.spark.spark_denoiser import SparkProRec, denoise
+from prorec.engines.spark.spark_result import Denoised
 
 __all__ = ["ALS", "CrossFit", "Denoised", "SparkProRec", "denoise"]

@@ -10,7 +10,7 @@ from prorec._core.checks import check_float, check_int
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from prorec.engines.spark.folder import WorkFolder
+    from prorec.engines.spark.work_directory import WorkFolder
 
 _CHECKPOINT = 4  # sweeps: how a factor came about is remembered back to here, and what is longer overflows Java's stack
 

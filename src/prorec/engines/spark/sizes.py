@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from prorec.engines.spark.crossfit import CrossFit
+    from prorec.engines.spark.cross_fit import CrossFit
 
 
 @dataclass(frozen=True)

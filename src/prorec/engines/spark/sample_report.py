@@ -17,7 +17,7 @@ from prorec.report.selection import selected
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from prorec.engines.spark.result import Denoised, RoundOnSpark
+    from prorec.engines.spark.spark_result import Denoised, RoundOnSpark
     from prorec.engines.spark.sizes import Sizes
 
 

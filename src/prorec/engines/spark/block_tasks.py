@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec.denoise.labels import By, new_weights
-from prorec.engines.spark.arrow import Batches, batch_of, features_in, in_pieces, lists, observed_in, values_in
+from prorec.engines.spark.arrow_batches import Batches, batch_of, features_in, in_pieces, lists, observed_in, values_in
 from prorec.transport.blocks import Blocks
 from prorec.transport.factors import Factors
 from prorec.transport.gamma import score_spread
@@ -39,7 +39,7 @@ SPREAD = "users long, squares double, largest double"
 
 @dataclass(frozen=True)
 class Shipped:
-    """Arrays that every executor has as files, by their names; `prorec.engines.spark.shipping` sends them."""
+    """Arrays that every executor has as files, by their names; `prorec.engines.spark.broadcast_files` sends them."""
 
     factors: tuple[str, ...]
     """Item factors in blocks, one after the other."""

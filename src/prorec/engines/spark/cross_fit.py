@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from prorec._core.checks import check_int
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
-from prorec.engines.spark import judging
+from prorec.engines.spark import cross_fit_tasks
 from prorec.engines.spark.als import ALS
 from prorec.engines.spark.lists import Lists
-from prorec.engines.spark.partition import Shipped
+from prorec.engines.spark.block_tasks import Shipped
 from prorec.noise.controls import EVERYTHING, LEARN_FROM
 from prorec.noise.learned import Learned
 from prorec.noise.share import NoiseShare
@@ -28,8 +28,8 @@ from prorec.noise.share import NoiseShare
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from prorec.engines.spark.folder import WorkFolder
-    from prorec.engines.spark.shipping import Shipping
+    from prorec.engines.spark.work_directory import WorkFolder
+    from prorec.engines.spark.broadcast_files import Shipping
     from prorec.engines.spark.sizes import Sizes
 
 ShippedAs = Callable[[tuple[str, ...], int], Shipped]
@@ -97,13 +97,13 @@ def cross_fitted(
         "cross-fit: dealing clicks into folds",
         lambda: grouped.select("user", "items", "weights").mapInArrow(
             partial(
-                judging.dealt,
+                cross_fit_tasks.dealt,
                 n_items=sizes.items,
                 n_folds=how.folds,
                 seed=how.seed,
                 share=min(1.0, LEARN_FROM / sizes.pairs),
             ),
-            judging.DEALT,
+            cross_fit_tasks.DEALT,
         ),
     )
     clicks = lists.exploded(dealt, ["weights", "folds"]).withColumnRenamed("weights", "weight")
@@ -125,7 +125,7 @@ def cross_fitted(
     found = folder.table(
         "cross-fit/found",
         "cross-fit: how probable noise is",
-        lambda: complete.where("is_click").mapInArrow(partial(judging.concluded, learned=learned), judging.FOUND),
+        lambda: complete.where("is_click").mapInArrow(partial(cross_fit_tasks.concluded, learned=learned), cross_fit_tasks.FOUND),
     )
     return Judgement(found, learned.share)
 
@@ -178,8 +178,8 @@ def _judged_in(
             own = users.withColumnRenamed("features", column).hint("merge")
             everything = model.filled(everything.join(own, "user", "left"), column)
         folder.say(f"{step}: judging its clicks")
-        work = partial(judging.judged, voters=tuple(voters), n_items=sizes.items, fold=fold)
-        return everything.mapInArrow(work, judging.JUDGED)
+        work = partial(cross_fit_tasks.judged, voters=tuple(voters), n_items=sizes.items, fold=fold)
+        return everything.mapInArrow(work, cross_fit_tasks.JUDGED)
 
     return folder.table(f"{name}/judged", f"{step}: judging its clicks", make)
 
@@ -196,8 +196,8 @@ def _featured(dealt: DataFrame, judged: list[DataFrame], how: CrossFit, sizes: S
     joined = dealt.join(parts, "user").select(
         *dealt.columns, *(F.flatten(F.col(f"parts.{name}")).alias(name) for name in names)
     )
-    work = partial(judging.featured, n_items=sizes.items, n_voters=len(how.models), popularity=popularity)
-    return joined.mapInArrow(work, judging.FEATURED)
+    work = partial(cross_fit_tasks.featured, n_items=sizes.items, n_voters=len(how.models), popularity=popularity)
+    return joined.mapInArrow(work, cross_fit_tasks.FEATURED)
 
 
 def _among(pairs: DataFrame) -> DataFrame:
@@ -224,7 +224,7 @@ def _learned(complete: DataFrame, seed: int) -> dict[str, Any]:
     """What tells clicks from controls, how much noise there is: as lists of numbers."""
     rows = complete.where("is_learned_from").toArrow()
     users, is_click = rows["user"].to_numpy(), rows["is_click"].to_numpy(zero_copy_only=False)
-    found = judging.observed(rows.combine_chunks().to_batches()[0])
+    found = cross_fit_tasks.observed(rows.combine_chunks().to_batches()[0])
     # Rows come in any order; sums of them, and so the answer, must not depend on it. A control may be there twice.
     order = np.lexsort((*found.features.T, rows["item"].to_numpy(), ~is_click, users))
     found = found.at(order)

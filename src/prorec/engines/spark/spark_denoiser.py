@@ -9,10 +9,10 @@ from prorec._core.checks import check_choice, check_float, check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec.denoise.labels import By
 from prorec.engines.spark.als import ALS
-from prorec.engines.spark.crossfit import CrossFit
-from prorec.engines.spark.result import Denoised
-from prorec.engines.spark.run import Run, Say
-from prorec.engines.spark.tables import Clicks
+from prorec.engines.spark.cross_fit import CrossFit
+from prorec.engines.spark.spark_result import Denoised
+from prorec.engines.spark.denoising_run import Run, Say
+from prorec.engines.spark.interaction_table import Clicks
 from prorec.interactions.columns import ColumnRef
 from prorec.noise.flags import check_fdr
 from prorec.transport.blocks import check_memory

@@ -20,22 +20,22 @@ from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
 from prorec.denoise.probability import AT_RANDOM, plan_probability
-from prorec.engines.spark import partition
-from prorec.engines.spark.crossfit import Judgement, cross_fitted
-from prorec.engines.spark.flags import cutoff
-from prorec.engines.spark.folder import WorkFolder
+from prorec.engines.spark import block_tasks
+from prorec.engines.spark.cross_fit import Judgement, cross_fitted
+from prorec.engines.spark.flag_cutoff import cutoff
+from prorec.engines.spark.work_directory import WorkFolder
 from prorec.engines.spark.lists import Lists
-from prorec.engines.spark.result import Denoised, RoundOnSpark
-from prorec.engines.spark.shipping import Shipping
+from prorec.engines.spark.spark_result import Denoised, RoundOnSpark
+from prorec.engines.spark.broadcast_files import Shipping
 from prorec.engines.spark.sizes import Sizes
-from prorec.engines.spark.tables import Clicks, free_name, numbered, placed, quoted, small
+from prorec.engines.spark.interaction_table import Clicks, free_name, numbered, placed, quoted, small
 from prorec.transport.blocks import check_memory
 from prorec.transport.gamma import MOST_USERS, gamma_from_spread, parse_gamma
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from prorec.engines.spark.denoiser import SparkProRec
+    from prorec.engines.spark.spark_denoiser import SparkProRec
 
 Say = Callable[[str], object]
 _FACTORS = 64e6  # bytes of item factors: of fewer, a task has copies that are multiplied faster, three times as large
@@ -233,7 +233,7 @@ class Run:
         sums = folder.table(
             f"round-{which}/sums",
             f"round {which}: sums over all pairs",
-            lambda: users.mapInArrow(partial(partition.sums, shipped=shipped), partition.SUMS),
+            lambda: users.mapInArrow(partial(block_tasks.sums, shipped=shipped), block_tasks.SUMS),
         )
         grouped = self._grouped(which)
         lists = [("items", "int"), ("weights", "float"), ("originals", "float")]
@@ -254,7 +254,7 @@ class Run:
             )
         )
         work = partial(
-            partition.matched,
+            block_tasks.matched,
             shipped=shipped,
             potential=potential,
             total=self.total if settings.marginals == "popularity" else None,
@@ -266,7 +266,7 @@ class Run:
             by=settings.weights,
         )
         folder.say(f"round {which}: thresholds and new weights")
-        return everything.mapInArrow(work, partition.MATCHED)
+        return everything.mapInArrow(work, block_tasks.MATCHED)
 
     def _trusted(self) -> DataFrame:
         """One row for each user: 1 − the probability of noise, in the order of the items."""
@@ -276,11 +276,11 @@ class Run:
         trusted = self.judgement.pairs.select("user", "item", (1 - F.col("noise_probability")).alias("trusted"))
         return self.lists.grouped(trusted, "trusted").select("user", F.col("values").alias("trusted"))
 
-    def _shipped(self, names: tuple[str, ...], rank: int, gamma: float = 1.0) -> partition.Shipped:
+    def _shipped(self, names: tuple[str, ...], rank: int, gamma: float = 1.0) -> block_tasks.Shipped:
         """Item factors that have been sent, and how much of a product with them a task may hold."""
-        return partition.Shipped(names, gamma, self.settings.memory, max(1, int(_FACTORS / (4 * rank))))
+        return block_tasks.Shipped(names, gamma, self.settings.memory, max(1, int(_FACTORS / (4 * rank))))
 
-    def _gamma(self, shipped: partition.Shipped, users: DataFrame) -> float:
+    def _gamma(self, shipped: block_tasks.Shipped, users: DataFrame) -> float:
         """γ, or the automatic one: from the same users that one machine takes."""
         times = parse_gamma(self.settings.gamma)
         if times is None:
@@ -294,7 +294,7 @@ class Run:
             table, _ = numbered(in_order, "active", "users")
             chosen = [int(row[0]) for row in table.where(table["active"].isin(chosen)).select("active_id").collect()]
         spread = users.where(users["user"].isin(chosen)).mapInArrow(
-            partial(partition.spread, shipped=shipped), partition.SPREAD
+            partial(block_tasks.spread, shipped=shipped), block_tasks.SPREAD
         )
         found = spread.selectExpr("sum(squares)", "sum(users)", "max(largest)").first()
         assert found is not None
@@ -307,7 +307,7 @@ class Run:
         self.folder.say(f"round {which}: sums by item, up the tree")
         while width > 1:
             width = int(np.ceil(np.sqrt(width))) if width > 4 else 1
-            parts = parts.repartition(width).mapInArrow(partition.joined_sums, "column_sums binary")
+            parts = parts.repartition(width).mapInArrow(block_tasks.joined_sums, "column_sums binary")
         (row,) = parts.collect()
         by_item = np.frombuffer(row["column_sums"])
         if self.settings.marginals == "uniform":

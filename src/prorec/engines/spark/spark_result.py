@@ -78,6 +78,6 @@ class Denoised:
         The sample is by a hash of users, so it is the same every time. It is what comes to this machine. If nobody has
         so few, it is the user who has fewest.
         """
-        from prorec.engines.spark.report import write_sample
+        from prorec.engines.spark.sample_report import write_sample
 
         write_sample(self, path, title, check_int("most", most, 1))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.engines.spark.arrow import (
+from prorec.engines.spark.arrow_batches import (
     Batches,
     batch_of,
     begins_in,
@@ -25,7 +25,7 @@ from prorec.engines.spark.arrow import (
     values_in,
 )
 from prorec.engines.spark.chance import chance
-from prorec.engines.spark.partition import Shipped, mapped
+from prorec.engines.spark.block_tasks import Shipped, mapped
 from prorec.noise.basis import basis_names, basis_of
 from prorec.noise.company import Company, Judged
 from prorec.noise.controls import CONTROLS, drawn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.engines.spark import partition
+from prorec.engines.spark import block_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,8 +51,8 @@ def cutoff(frame: DataFrame, probability: Probability | None, fits: Fits) -> flo
 
 def _groups(frame: DataFrame, probability: Probability | None, high: int | None) -> list[_Group]:
     """All groups, the largest first: at most 65,536."""
-    work = partial(partition.counted, probability=probability, high=high)
-    rows = frame.mapInArrow(work, partition.COUNTED).groupBy("bits").sum("number", "wrong").collect()
+    work = partial(block_tasks.counted, probability=probability, high=high)
+    rows = frame.mapInArrow(work, block_tasks.COUNTED).groupBy("bits").sum("number", "wrong").collect()
     return sorted((_Group(int(row[0]), int(row[1]), float(row[2])) for row in rows), reverse=True)
 
 
