@@ -13,8 +13,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import ot
-from benchmarks.transport import GAMMA, bare, denoised, made
 
+from benchmarks.transport import GAMMA, bare, denoised, made
 from prorec import transport
 
 SIZES = [(150, 200), (470, 640), (1_500, 2_000), (4_700, 6_400), (15_000, 20_000), (29_858, 40_981)]

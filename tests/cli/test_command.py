@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from prorec.cli.demo import demo_denoiser
 
 import prorec
+from prorec.cli.demo import demo_denoiser
 from tests.cli.shell import run, run_anew
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from reproduction.baselines import SCORERS
 
 import prorec
+from reproduction.baselines import SCORERS
 from tests.cli.shell import run
 
 

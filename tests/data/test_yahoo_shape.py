@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reproduction.paper_tables import TABLE_1
 
 from prorec import InputError
 from prorec.data.cinema import EXPLORATION, MISTAKE
 from prorec.data.registry import DATASETS
 from prorec.data.yahoo_shape import YAHOO_COUNTS, make_yahoo_shape
+from reproduction.paper_tables import TABLE_1
 
 
 def test_full_size_is_the_papers() -> None:

@@ -16,8 +16,8 @@ import prorec
 from prorec import InputError, Interactions, NoiseFinder, ProRec
 from prorec.engines.spark import ALS, CrossFit, Denoised, SparkProRec, denoise
 from prorec.engines.spark.arrow_batches import in_pieces, values_in
-from prorec.engines.spark.chance import chance
 from prorec.engines.spark.block_tasks import counted
+from prorec.engines.spark.chance import chance
 from prorec.models import WRMF
 from prorec.noise.basis import basis_names
 from prorec.report.words import share

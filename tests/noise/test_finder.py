@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from reproduction.baselines import SCORERS
 from scipy.sparse import csr_array
 
 import prorec
 from prorec import InputError, Interactions, NoiseFinder, ProRec, detection_metrics
 from prorec.models import CDAE, EASE, NCE, SVD, Popularity
 from prorec.noise import share
+from reproduction.baselines import SCORERS
 
 
 @pytest.fixture(scope="module", autouse=True)

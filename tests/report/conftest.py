@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from prorec.cli.demo import demo_denoiser
 from scipy.sparse import random_array
 
 from prorec import Interactions, ProRec
+from prorec.cli.demo import demo_denoiser
 from prorec.data.cinema import make_cinema
 from prorec.models import SVD
 

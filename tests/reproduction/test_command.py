@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from reproduction.paper_results import checked_models
 
 from prorec import InputError
 from prorec.models import NCE
+from reproduction.paper_results import checked_models
 from tests.cli.shell import Started, run
 
 SMALL = ("reproduce", "overall", "--dataset", "cinema", "--models", "SVD", "--trials", "1", "--seeds", "1")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reproduction.baselines import popularity
-from reproduction.noise_benchmark import Detection, Found, Setting
-from reproduction.noise_benchmark_page import detection_page
-from reproduction.run_cache import Store
 
 import prorec
 from prorec import NoiseFinder
 from prorec.models import NCE
 from reproduction import noise_benchmark
+from reproduction.baselines import popularity
+from reproduction.noise_benchmark import Detection, Found, Setting
+from reproduction.noise_benchmark_page import detection_page
+from reproduction.run_cache import Store
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reproduction.overall_results import CONTROL, controls, denoised, overall, rows_of
-from reproduction.protocol import METRICS, Parts, Protocol, Result, Row
-from reproduction.result_pages import datasets_page, overall_page
-from reproduction.run_cache import Runs, Store, code
 
 import prorec
 from prorec import InputError, ProRec
 from prorec.models import CDAE, NCE, SVD
+from reproduction.overall_results import CONTROL, controls, denoised, overall, rows_of
+from reproduction.protocol import METRICS, Parts, Protocol, Result, Row
+from reproduction.result_pages import datasets_page, overall_page
+from reproduction.run_cache import Runs, Store, code
 
 BASE = Row("NCE", NCE(), {"rank": (4, 8)})
 ROWS = [BASE, denoised(BASE, grid={"lam": (0.5, 0.75)})]

@@ -8,6 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import prorec
+from prorec import InputError, ProRec
+from prorec.models import NCE
+from prorec.transport import top
+from reproduction import parameter_curves
 from reproduction.ablation import ablation, ablation_rows
 from reproduction.case_study import study_case
 from reproduction.figures import case_figure, curve_figure, noise_figure, save
@@ -16,12 +22,6 @@ from reproduction.parameter_curves import curve
 from reproduction.protocol import Protocol
 from reproduction.result_pages import ablation_page, case_page, curve_page, noise_page
 from reproduction.run_cache import Store
-
-import prorec
-from prorec import InputError, ProRec
-from prorec.models import NCE
-from prorec.transport import top
-from reproduction import parameter_curves
 
 
 @pytest.fixture(scope="module")

@@ -39,8 +39,8 @@ def denoise_on_spark(
     as_json: bool,
 ) -> None:
     """Read a table, denoise it, and write it with three more columns: whole, or not at all; and a page about it."""
-    from prorec.engines.spark.work_directory import Files
     from prorec.engines.spark.session import session
+    from prorec.engines.spark.work_directory import Files
 
     begin = time.perf_counter()
     if "-" in (log, out):

@@ -19,8 +19,8 @@ from prorec._core.errors import InputError
 from prorec._core.random import make_generator
 from prorec.engines.spark import cross_fit_tasks
 from prorec.engines.spark.als import ALS
-from prorec.engines.spark.lists import Lists
 from prorec.engines.spark.block_tasks import Shipped
+from prorec.engines.spark.lists import Lists
 from prorec.noise.controls import EVERYTHING, LEARN_FROM
 from prorec.noise.learned import Learned
 from prorec.noise.share import NoiseShare
@@ -28,9 +28,9 @@ from prorec.noise.share import NoiseShare
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from prorec.engines.spark.work_directory import WorkFolder
     from prorec.engines.spark.broadcast_files import Shipping
     from prorec.engines.spark.sizes import Sizes
+    from prorec.engines.spark.work_directory import WorkFolder
 
 ShippedAs = Callable[[tuple[str, ...], int], Shipped]
 
@@ -125,7 +125,9 @@ def cross_fitted(
     found = folder.table(
         "cross-fit/found",
         "cross-fit: how probable noise is",
-        lambda: complete.where("is_click").mapInArrow(partial(cross_fit_tasks.concluded, learned=learned), cross_fit_tasks.FOUND),
+        lambda: complete.where("is_click").mapInArrow(
+            partial(cross_fit_tasks.concluded, learned=learned), cross_fit_tasks.FOUND
+        ),
     )
     return Judgement(found, learned.share)
 

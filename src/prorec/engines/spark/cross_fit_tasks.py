@@ -24,8 +24,8 @@ from prorec.engines.spark.arrow_batches import (
     observed_in,
     values_in,
 )
-from prorec.engines.spark.chance import chance
 from prorec.engines.spark.block_tasks import Shipped, mapped
+from prorec.engines.spark.chance import chance
 from prorec.noise.basis import basis_names, basis_of
 from prorec.noise.company import Company, Judged
 from prorec.noise.controls import CONTROLS, drawn

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from prorec._core.errors import InputError
 from prorec.denoise.probability import AT_RANDOM, plan_probability
 from prorec.engines.spark import block_tasks
+from prorec.engines.spark.broadcast_files import Shipping
 from prorec.engines.spark.cross_fit import Judgement, cross_fitted
 from prorec.engines.spark.flag_cutoff import cutoff
-from prorec.engines.spark.work_directory import WorkFolder
-from prorec.engines.spark.lists import Lists
-from prorec.engines.spark.spark_result import Denoised, RoundOnSpark
-from prorec.engines.spark.broadcast_files import Shipping
-from prorec.engines.spark.sizes import Sizes
 from prorec.engines.spark.interaction_table import Clicks, free_name, numbered, placed, quoted, small
+from prorec.engines.spark.lists import Lists
+from prorec.engines.spark.sizes import Sizes
+from prorec.engines.spark.spark_result import Denoised, RoundOnSpark
+from prorec.engines.spark.work_directory import WorkFolder
 from prorec.transport.blocks import check_memory
 from prorec.transport.gamma import MOST_USERS, gamma_from_spread, parse_gamma
 

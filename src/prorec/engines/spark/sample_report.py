@@ -17,8 +17,8 @@ from prorec.report.selection import selected
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from prorec.engines.spark.spark_result import Denoised, RoundOnSpark
     from prorec.engines.spark.sizes import Sizes
+    from prorec.engines.spark.spark_result import Denoised, RoundOnSpark
 
 
 def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> None:

@@ -10,9 +10,9 @@ from prorec._core.errors import InputError
 from prorec.denoise.labels import By
 from prorec.engines.spark.als import ALS
 from prorec.engines.spark.cross_fit import CrossFit
-from prorec.engines.spark.spark_result import Denoised
 from prorec.engines.spark.denoising_run import Run, Say
 from prorec.engines.spark.interaction_table import Clicks
+from prorec.engines.spark.spark_result import Denoised
 from prorec.interactions.columns import ColumnRef
 from prorec.noise.flags import check_fdr
 from prorec.transport.blocks import check_memory
