@@ -56,8 +56,8 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(MODELS[:-1]), help=f"of {', '.join(MODELS)}")
     given = parser.parse_args()
     if given.device == "cpu-torch":
-        model_module.device_for = lambda *_: torch.device("cpu")
-        _training._cuts_there = lambda _: True
+        model_module.device_for = lambda *_: torch.device("cpu")  # type: ignore[attr-defined]
+        _training._cuts_there = lambda _: True  # type: ignore[assignment]
     begin = time.perf_counter()
     matrix = made_up(given.users, given.items, given.clicks, given.seed)
     clicks = prorec.Interactions.from_matrix(matrix)
@@ -67,23 +67,23 @@ def main() -> None:
     rank, batch_size = given.rank, given.batch_size
     networks = {"epochs": 1, "batch_size": batch_size, **how}
     fits: dict[str, Model] = {
-        "nce": NCE(rank, **how),
-        "svd": SVD(rank, **how),
-        "wrmf": WRMF(rank, sweeps=10, **how),
+        "nce": NCE(rank, **how),  # type: ignore[arg-type]
+        "svd": SVD(rank, **how),  # type: ignore[arg-type]
+        "wrmf": WRMF(rank, sweeps=10, **how),  # type: ignore[arg-type]
         "cdae": CDAE(rank, **networks),
         "vae": VAE(rank, hidden=None, **networks),
-        "ease": EASE(**how),
+        "ease": EASE(**how),  # type: ignore[arg-type]
     }
     print(f"{'':<40}{'seconds':>9}{'peak GB':>9}")
     for name in given.only.split(","):
         rounds = given.rounds if name in ("nce", "svd", "wrmf", "recommend") else 1
         if name == "recommend":
             model = fits["nce"].fit(clicks)
-            report("top 10 for every user", lambda model=model: model.recommend(clicks.users, k=10), rounds)
+            report("top 10 for every user", lambda model=model: model.recommend(clicks.users, k=10), rounds)  # type: ignore[misc]
         else:
             model = fits[name]
             what = f"{type(model).__name__}, rank {rank}" + (", one epoch" if name in ("cdae", "vae") else "")
-            report(what, lambda model=model: model.fit(clicks), rounds)
+            report(what, lambda model=model: model.fit(clicks), rounds)  # type: ignore[misc]
 
 
 def report(name: str, work: Callable[[], object], rounds: int) -> None:
@@ -169,7 +169,7 @@ def stages() -> Iterator[Stages]:
         (VAE, "_network", "host: initial parameters"),
         (CDAE, "_arrays_of", "host: everybody's hidden state"),
         (VAE, "_arrays_of", "host: everybody's hidden state"),
-        (_training.Batch, "cut", "training: batches"),
+        (_training.Batch, "cut", "training: batches"),  # type: ignore[attr-defined]
         (_training, "_gradients", "training: loss, gradients"),
         (_training, "train", "training: Adam, and everything else"),
     ]

@@ -75,8 +75,8 @@ def main() -> None:
         factors, observed = made(given.users, given.items, given.clicks, given.width, device)
     print(factors, f"{observed.nnz:,} interactions", flush=True)
     if given.tune:
-        tune(factors, observed, device)
-    times = measure(factors, observed, device, given.runs)
+        tune(factors, observed, device)  # type: ignore[arg-type]
+    times = measure(factors, observed, device, given.runs)  # type: ignore[arg-type]
     pairs = float(given.users) * given.items
     for name, seconds, detail in rows(times, ceilings, pairs, given.width):
         print(f"{name:<44} {seconds:9.4f} s  {detail}")
@@ -86,7 +86,7 @@ def main() -> None:
 
 def check(device: torch.device) -> None:
     """The fused kernels against double precision on the CPU, on fresh random problems."""
-    rng = np.random.default_rng(int(np.random.SeedSequence().entropy) % 2**32)
+    rng = np.random.default_rng(int(np.random.SeedSequence().entropy) % 2**32)  # type: ignore[arg-type]
     for n_users, n_items, width, gamma, bias, link in (
         (777, 9_001, 64, 0.1, False, "identity"),
         (300, 46_110, 64, 0.1, False, "identity"),
@@ -136,7 +136,7 @@ def measured_ceilings(device: torch.device) -> dict[str, float]:
     import triton
     import triton.language as tl
 
-    @triton.jit
+    @triton.jit  # type: ignore[untyped-decorator]
     def exponentials(x, TIMES: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
         i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         value = tl.load(x + i)
@@ -223,13 +223,13 @@ def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
 
     for users, items, warps, stages in SUMS_TILES:
         tiles = device_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
-        on_device.tiles_for = lambda kernel, width, tiles=tiles: tiles
+        on_device.tiles_for = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
         trial("sums", f"sums {tiles}", passes.log_sums)
     for users, items, warps, stages in SURVEY_TILES:
         tiles = device_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
-        device_splits.tiles_for = lambda kernel, width, tiles=tiles: tiles
+        device_splits.tiles_for = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
         trial("survey", f"survey {tiles}", lambda: list(passes.matched(*potentials, 0, observed)))
-    on_device.tiles_for = device_splits.tiles_for = usual
+    on_device.tiles_for = device_splits.tiles_for = usual  # type: ignore[attr-defined]
     for step, warps in ((64, 4), (32, 4), (128, 4), (64, 2), (64, 8), (32, 2), (128, 8), (16, 1)):
         device_splits._STEP, device_splits._WARPS = step, warps
         trial("settle", f"settle {step} {warps}", lambda: list(passes.matched(*potentials, 0, observed)))
@@ -272,7 +272,7 @@ def median(work: Callable[[], Any], runs: int = 5) -> float:
     torch.cuda.synchronize()
     seconds = []
     for _ in range(runs):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         begin.record()
         work()
         end.record()

@@ -17,7 +17,7 @@ USERS, ITEMS, K = 100_000, 5_000, 50
 def measure() -> Iterator[Ratio]:
     """Six metrics at three lengths, the value for each user; ranx gets its own structures ready-made."""
     warnings.simplefilter("ignore")  # ranx's, about its own compiled code
-    from ranx import Qrels, Run, evaluate
+    from ranx import Qrels, Run, evaluate  # type: ignore[import-untyped]
 
     rng = np.random.default_rng(0)
     step = ITEMS // 200

@@ -88,7 +88,7 @@ def vae(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
     optimizer = torch.optim.Adam(plain.parameters(), lr=1e-3)
 
     def theirs() -> None:
-        for rows in torch.randperm(len(dense)).split(500):
+        for rows in torch.randperm(len(dense)).split(500):  # type: ignore[no-untyped-call]
             optimizer.zero_grad()
             plain(dense[rows]).backward()
             optimizer.step()

@@ -36,7 +36,7 @@ def measure() -> Iterator[Ratio]:
             path = Path(folder) / f"{kind}.csv"
             _write(path, as_text=kind == "text")
             ratio = side_by_side(
-                lambda path=path: prorec.read_interactions(path), lambda path=path: pacsv.read_csv(path)
+                lambda path=path: prorec.read_interactions(path), lambda path=path: pacsv.read_csv(path)  # type: ignore[misc]
             )
             yield Ratio(f"read 10 M rows of csv, {kind} ids / pyarrow.csv.read_csv", ratio, 2.0)
             command = [sys.executable, "-c", _PEAK, str(path)]
@@ -57,5 +57,5 @@ def _write(path: Path, *, as_text: bool) -> None:
     ids = {"user": pa.array(pairs // n_items), "item": pa.array(pairs % n_items)}
     if as_text:
         ids = {name: pc.binary_join_element_wise(name, ids[name].cast(pa.string()), "-") for name in ids}
-    rating, timestamp = rng.integers(1, 6, len(pairs)), rng.integers(9e8, 1e9, len(pairs))
+    rating, timestamp = rng.integers(1, 6, len(pairs)), rng.integers(9e8, 1e9, len(pairs))  # type: ignore[call-overload]
     pacsv.write_csv(pa.table({**ids, "rating": rating, "timestamp": timestamp}), path)

@@ -134,7 +134,7 @@ def tables(spark: Any, folder: Path) -> None:
         clicks = drawn(n_users, n_items, each, rng)
         write_clicks(str(name / "clicks"), clicks)
         for kind, rows in (("user", n_users), ("item", n_items)):
-            write_factors(name / kind, kind, rng.normal(size=(rows, RANK)).astype(np.float32) / 8)
+            write_factors(name / kind, kind, (rng.normal(size=(rows, RANK)) / 8).astype(np.float32))
         before = last_stage(spark)
         given = spark.read.parquet(str(name / "user")), spark.read.parquet(str(name / "item"))
         denoised = SparkProRec(partitions=8).fit(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +49,7 @@ def main() -> None:
     spark.stop()
 
 
-def show(kind: str, who: str, probability, share, is_noise, seconds: float) -> None:
+def show(kind: str, who: str, probability: Any, share: Any, is_noise: Any, seconds: float) -> None:
     """One row."""
     found = detection_metrics(probability, is_noise)
     print(

@@ -46,7 +46,7 @@ def main() -> None:
     spark = started()
     print("| interactions | users | Spark, 2 workers | rise | an executor, with Python | one machine | Spark / one |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-    rows = []
+    rows: list[tuple[float, float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         run(spark, Path(folder), 0.05)  # the first one pays for imports, and does not count
         for millions in sizes:
@@ -130,7 +130,7 @@ def made(millions: float) -> tuple[Interactions, Factors]:
     return Interactions.from_matrix(matrix), Factors(users, items)
 
 
-def run(spark, folder: Path, millions: float) -> tuple[int, float, Watch, float]:
+def run(spark: Any, folder: Path, millions: float) -> tuple[int, float, Watch, float]:
     """Users, seconds on Spark, what executors had in memory, and seconds on one machine."""
     from prorec.engines.spark import SparkProRec
 

@@ -138,7 +138,7 @@ def denoised_by_sorting(factors: Factors, marginals: transport.Marginals, observ
         _, _, shares = match_block(plan.blocks.scores, rows, room, *potentials, 1, observed[rows])
         values = room[: len(rows)]  # where single precision has left the plan's rows
         kappa, threshold = zip(*map(split_by_sorting, values), strict=True)
-        return np.array(kappa), np.array(threshold), shares
+        return np.array(kappa), np.array(threshold), shares  # type: ignore[return-value]
 
     for rows, (kappa, threshold, shares) in plan.blocks.each(work):
         matching.kappa[rows], matching.threshold[rows] = kappa, threshold
