@@ -36,7 +36,8 @@ def measure() -> Iterator[Ratio]:
             path = Path(folder) / f"{kind}.csv"
             _write(path, as_text=kind == "text")
             ratio = side_by_side(
-                lambda path=path: prorec.read_interactions(path), lambda path=path: pacsv.read_csv(path)  # type: ignore[misc]
+                lambda path=path: prorec.read_interactions(path),
+                lambda path=path: pacsv.read_csv(path),  # type: ignore[misc]
             )
             yield Ratio(f"read 10 M rows of csv, {kind} ids / pyarrow.csv.read_csv", ratio, 2.0)
             command = [sys.executable, "-c", _PEAK, str(path)]
