@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,8 @@ def measure() -> Iterator[Ratio]:
             path = Path(folder) / f"{kind}.csv"
             _write(path, as_text=kind == "text")
             ratio = side_by_side(
-                lambda path=path: prorec.read_interactions(path),
-                lambda path=path: pacsv.read_csv(path),  # type: ignore[misc]
+                partial(prorec.read_interactions, path),
+                partial(pacsv.read_csv, path),
             )
             yield Ratio(f"read 10 M rows of csv, {kind} ids / pyarrow.csv.read_csv", ratio, 2.0)
             command = [sys.executable, "-c", _PEAK, str(path)]
