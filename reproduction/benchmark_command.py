@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from prorec import ConsoleProgress
 from prorec._core.checks import check_choice, check_int
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.cli.options import Quiet
-from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_writable
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def benchmark_noise(
     seeds = check_int("seeds", seeds, 1)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) if out is None else _checked(out)
-        with Reporter(quiet=quiet) as report:
+        with ConsoleProgress(quiet=quiet) as report:
             bench = Detection(
                 clicks_of(dataset),
                 dataset,

@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from prorec import ConsoleProgress
 from prorec._core.checks import check_choice, check_int
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.cli.options import Quiet
-from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_writable
 from prorec.report.style import need_matplotlib
 
@@ -82,7 +82,7 @@ def reproduce(
         need_matplotlib()
     dataset = dataset or usual_dataset(name)
     _make_folder(out)
-    with Reporter(quiet=quiet) as report:
+    with ConsoleProgress(quiet=quiet) as report:
         made = Reproduction(out, trials=trials, n_seeds=seeds, models=chosen, quick=quick, progress=report)
         if name == "all":
             page = made.everything(_typed(models, trials, seeds, quick=quick))
@@ -103,7 +103,7 @@ def _yahoo_times(out: Path, scale: float | None, repeats: int | None, *, quick: 
     repeats = (1 if quick else 3) if repeats is None else check_int("repeats", repeats, 1)
     counts_at(scale)  # refused before anything is written
     _make_folder(out)
-    with Reporter(quiet=quiet) as report:
+    with ConsoleProgress(quiet=quiet) as report:
         report("making the clicks", 0, 1)
         clicks = make_yahoo_shape(scale).interactions
         report("making the clicks", 1, 1)

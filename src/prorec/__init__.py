@@ -12,6 +12,7 @@ from prorec._core.errors import (
     NotFittedError,
     ProrecError,
 )
+from prorec._core.progress import ConsoleProgress, Progress
 from prorec.data.cinema import make_cinema
 from prorec.data.noise_injection import inject_noise
 from prorec.data.readers import read_interactions
@@ -29,6 +30,7 @@ from prorec.transport.factors import Factors
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConsoleProgress",
     "ConvergenceWarning",
     "DamagedFileError",
     "DataWarning",
@@ -41,6 +43,7 @@ __all__ = [
     "NoiseFinder",
     "NotFittedError",
     "ProRec",
+    "Progress",
     "ProrecError",
     "__version__",
     "compare",

@@ -184,13 +184,14 @@ def test_a_large_file_is_the_same_as_its_rows(tmp_path: Path) -> None:
 
 def test_duplicates_are_counted(tmp_path: Path) -> None:
     path = written(tmp_path, "log.csv", "user,item\n1,1\n1,1\n1,1\n")
+    assert read_interactions(path).matrix.toarray().tolist() == [[1]], "a repeated click counts once"
     with pytest.warns(DataWarning, match="2 rows repeat"):
-        assert read_interactions(path).matrix.toarray().tolist() == [[3]]
+        assert read_interactions(path, duplicates="sum").matrix.toarray().tolist() == [[3]]
     with pytest.raises(InputError, match=r"log\.csv: 2 rows repeat"):
         read_interactions(path, duplicates="error")
     huge = written(tmp_path, "huge.csv", "user,item,weight\n1,1,3e38\n1,1,3e38\n")
     with pytest.warns(DataWarning), pytest.raises(InputError, match=r"huge\.csv: the weight at place 0 is inf"):
-        read_interactions(huge)
+        read_interactions(huge, duplicates="sum")
 
 
 @pytest.mark.parametrize(

@@ -88,8 +88,9 @@ def test_every_kind_of_matrix_gives_the_same(convert: type) -> None:
 
 def test_unsorted_and_repeated_entries_of_a_matrix_are_put_in_order() -> None:
     raw = csr_array((np.array([1.0, 2.0, 3.0]), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2))
+    assert Interactions.from_matrix(raw).matrix.toarray().tolist() == [[2.0, 3.0]]
     with pytest.warns(DataWarning, match="1 rows repeat"):
-        assert Interactions.from_matrix(raw).matrix.toarray().tolist() == [[2.0, 4.0]]
+        assert Interactions.from_matrix(raw, duplicates="sum").matrix.toarray().tolist() == [[2.0, 4.0]]
 
 
 def test_nothing_is_something_too(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_duplicates_are_resolved_as_asked(rule: str, weight: float, rating: floa
 def test_duplicates_can_be_refused() -> None:
     with pytest.raises(InputError, match="1 rows repeat"):
         Interactions.from_table(pa.table({"user": [1, 1], "item": [2, 2]}), duplicates="error")
-    with pytest.raises(InputError, match="must be one of 'sum', 'first', 'max', 'error', got 'last'"):
+    with pytest.raises(InputError, match=r"duplicates must be one of .*'max'.*, got 'last'"):
         Interactions.from_table(pa.table({"user": [1, 1], "item": [2, 2]}), duplicates="last")
 
 

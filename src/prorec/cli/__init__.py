@@ -54,7 +54,6 @@ def _as_typed(words: str) -> str:
     for in_python, typed in (
         ("header=False", "--no-header"),
         ("give the separator", "give it with --separator (',' or '\\t', say)"),
-        ("duplicates='max' lets them count once", "here, they count once"),
     ):
         words = words.replace(in_python, typed)
     options = "user_col|item_col|weight_col|timestamp_col|flag_share|warm_start"

@@ -24,9 +24,9 @@ from rich.text import Text
 from prorec._core.checks import check_choice
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
+from prorec._core.progress import ConsoleProgress
 from prorec.cli import options
 from prorec.cli.denoise_on_spark import denoise_on_spark
-from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_free, check_report_free, described, read, title_of, to_stdout
 from prorec.data.formats import detect_format
 from prorec.data.source_table import SourceTable
@@ -148,7 +148,7 @@ def denoise(
     _check_place(out, resume=resume, force=force)
     if report is not None:
         check_report_free(report, force=force or resume)
-    with Reporter(quiet=quiet or as_json) as progress:
+    with ConsoleProgress(quiet=quiet or as_json) as progress:
         progress("reading", 0, 1)
         given = read(log, format, columns)
         clicks = given.interactions if report is None else described(log, given, items, columns, timestamp_col)

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from prorec._core.checks import check_choice, check_int
 from prorec._core.errors import DataWarning, InputError
+from prorec._core.progress import ConsoleProgress
 from prorec.cli import options
-from prorec.cli.progress import Reporter
 from prorec.cli.streams import read
 from prorec.denoise import ProRec
 from prorec.denoise.controls import reweighted
@@ -79,7 +79,7 @@ def evaluate(
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
     )
-    with Reporter(quiet=quiet or as_json) as report:
+    with ConsoleProgress(quiet=quiet or as_json) as report:
         report("reading", 0, 1)
         given = read(log, format, columns)
         clicks = given.interactions

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from prorec._core.errors import InputError
+from prorec._core.progress import ConsoleProgress
 from prorec.cli import options
-from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_report_free, described, read, title_of
 from prorec.data.item_info import with_items_from
 from prorec.denoise import ProRec
@@ -54,7 +54,7 @@ def report(
     begin = time.perf_counter()
     title = "Which clicks are noise?"
     check_report_free(out, force=force)
-    with Reporter(quiet=quiet) as progress:
+    with ConsoleProgress(quiet=quiet) as progress:
         if source != "-" and Path(source).is_dir():
             options.refuse(ctx, _OF_A_LOG, "for a denoiser that has been trained")
             denoiser, seconds = _trained(Path(source), items), None

@@ -15,8 +15,8 @@ from rich.text import Text
 from prorec._core.checks import check_int
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, prefix_errors
+from prorec._core.progress import ConsoleProgress
 from prorec.cli import options
-from prorec.cli.progress import Reporter
 from prorec.cli.streams import check_free, check_writable, read, to_stdout
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
@@ -85,7 +85,7 @@ def train(
         if out.is_dir() and any(out.iterdir()) and not force:
             raise InputError("this folder is not empty; --force replaces the model in it")
         check_writable(out if out.is_dir() else out.parent)
-    with Reporter(quiet=quiet or as_json) as report:
+    with ConsoleProgress(quiet=quiet or as_json) as report:
         report("reading", 0, 1)
         given = read(log, format, columns)
         clicks = given.interactions

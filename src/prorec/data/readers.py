@@ -29,7 +29,7 @@ def read_interactions(
     header: bool = True,
     separator: str | None = None,
     ids: Literal["auto", "text"] = "auto",
-    duplicates: str = "sum",
+    duplicates: str = "max",
 ) -> Interactions:
     """Read a file of interactions, one a row.
 
@@ -44,7 +44,7 @@ def read_interactions(
     ids : {"auto", "text"}
         `auto` reads ids as integers where all of them are plain integers, and as text otherwise (also where
         they have leading zeros); `text` always reads text.
-    duplicates : {"sum", "first", "max", "error"}
+    duplicates : {"max", "sum", "first", "error"}
         What becomes of rows that repeat a pair: see `Interactions.from_table`.
     """
     check_choice("ids", ids, ("auto", "text"))

@@ -16,7 +16,7 @@ from prorec._core.checks import check_choice
 from prorec._core.errors import DataWarning, InputError
 from prorec.interactions.sorting import N_THREADS, sort_by_user_and_item
 
-DUPLICATES = ("sum", "first", "max", "error")
+DUPLICATES = ("max", "sum", "first", "error")
 
 
 def assemble(
@@ -56,7 +56,7 @@ def assemble(
             if duplicates == "sum":
                 warnings.warn(
                     f"{n_repeats:,} rows repeat a (user, item) pair: their weights were summed "
-                    "(duplicates='first', 'max' or 'error' do otherwise)",
+                    "(duplicates='max', the default, counts each pair once)",
                     DataWarning,
                     stacklevel=4,
                 )

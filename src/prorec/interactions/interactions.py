@@ -95,7 +95,7 @@ class Interactions:
         weight_col: ColumnRef = None,
         rating_col: ColumnRef = None,
         timestamp_col: ColumnRef = None,
-        duplicates: str = "sum",
+        duplicates: str = "max",
     ) -> Interactions:
         """From a pandas, polars or pyarrow table, or any other that narwhals takes.
 
@@ -105,7 +105,7 @@ class Interactions:
         user_col, item_col, weight_col, rating_col, timestamp_col
             Names or positions (from 0) of the columns; by default they are found by their usual names
             (`user`, `user_id`, `userId`, …). Without a weight column each row weighs 1.
-        duplicates : {"sum", "first", "max", "error"}
+        duplicates : {"max", "sum", "first", "error"}
             What becomes of rows that repeat a pair. `sum` and `max` combine their weights and keep the highest
             rating and the latest time; `first` keeps the first row; `error` refuses.
 
@@ -127,7 +127,7 @@ class Interactions:
         return cls.from_columns({role: arrow_column(frame, at, role) for role, at in chosen.items()}, duplicates)
 
     @classmethod
-    def from_columns(cls, columns: dict[str, pa.ChunkedArray], duplicates: str) -> Interactions:
+    def from_columns(cls, columns: dict[str, pa.ChunkedArray], duplicates: str = "max") -> Interactions:
         """For readers inside prorec: from one Arrow column a role; empties the dict, to free each column early."""
         # Arrow keeps the memory it worked with; what comes next needs the room.
         pa.default_memory_pool().release_unused()
@@ -147,7 +147,7 @@ class Interactions:
 
     @classmethod
     def from_matrix(
-        cls, matrix: sparray | spmatrix, *, users: Any = None, items: Any = None, duplicates: str = "sum"
+        cls, matrix: sparray | spmatrix, *, users: Any = None, items: Any = None, duplicates: str = "max"
     ) -> Interactions:
         """From a scipy sparse matrix, users × items; its values are the weights.
 
@@ -174,7 +174,7 @@ class Interactions:
 
     # ── out ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def to_table(self, kind: FrameType = "pyarrow") -> Any:
+    def to_table(self, frame: FrameType = "pyarrow") -> Any:
         """A table with columns user, item, weight and what else is known: pyarrow, pandas or polars."""
         table = pa.table(
             {
@@ -184,7 +184,7 @@ class Interactions:
                 **{name: pa.array(values) for name, values in self.columns.items()},
             }
         )
-        return to_frame(table, kind)
+        return to_frame(table, frame)
 
     # ── looking ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,20 +10,22 @@ import pyarrow as pa
 from narwhals.exceptions import NarwhalsError
 
 from prorec._core.checks import check_choice
-from prorec._core.errors import InputError, RowError
+from prorec._core.errors import InputError, MissingExtraError, RowError
 from prorec.interactions.columns import is_number
 
 FrameType = Literal["pyarrow", "pandas", "polars"]
 
 
-def to_frame(table: pa.Table, kind: FrameType) -> Any:
+def to_frame(table: pa.Table, frame: FrameType) -> Any:
     """The table as pyarrow, pandas or polars has it; the latter two must be installed."""
-    check_choice("kind", kind, ("pyarrow", "pandas", "polars"))
-    if kind != "pyarrow" and find_spec(kind) is None:
-        raise InputError(f"{kind} is not installed: pip install {kind}, or ask for a pyarrow table")
-    if kind == "pandas":
+    check_choice("frame", frame, ("pyarrow", "pandas", "polars"))
+    if frame != "pyarrow" and find_spec(frame) is None:
+        raise MissingExtraError(
+            f"frame={frame!r} requires {frame}, which is not installed: pip install {frame}, or use frame='pyarrow'"
+        )
+    if frame == "pandas":
         return table.to_pandas()
-    if kind == "polars":
+    if frame == "polars":
         import polars
 
         return polars.from_arrow(table)

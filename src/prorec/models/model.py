@@ -370,8 +370,8 @@ def as_interactions(given: Any) -> Interactions:
         at = int(np.argmax(~((weights >= 0) & (weights <= 1))))
         user, item = known.users[known.user_codes[at]], known.items[known.item_codes[at]]
         raise InputError(
-            f"weights must be from 0 to 1; that of user {user} and item {item} is {weights[at]:g}. (Repeated pairs are "
-            "summed when they are read; duplicates='max' lets them count once.)"
+            f"weights must be from 0 to 1; that of user {user} and item {item} is {weights[at]:g}. (duplicates='sum' "
+            "adds the weights of repeated pairs; duplicates='max' counts each pair once.)"
         )
     return known
 
