@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 import prorec
-from prorec import InputError, Interactions, ProRec
+from prorec import InputError, Interactions, NotFittedError, ProRec
 from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity
 from prorec.transport import top
 from tests.models.test_all import SMALL, all_scores, clicks, made
@@ -566,5 +566,5 @@ def test_nothing_to_ask_before_fit() -> None:
         lambda: denoiser.gamma_,
         lambda: denoiser.save("nowhere"),
     ):
-        with pytest.raises(InputError, match="has not learned anything yet"):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
             ask()

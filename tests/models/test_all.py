@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_array
 
 import prorec
-from prorec import Factors, InputError, Interactions, ProRec
+from prorec import Factors, InputError, Interactions, NotFittedError, ProRec
 from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity, load
 
 _NETWORK = {"rank": 16, "epochs": 40, "batch_size": 20, "learning_rate": 0.01}
@@ -186,7 +186,7 @@ class TestEvery:
             lambda model: model.scores_,
             lambda model: model.save(tmp_path),
         ):
-            with pytest.raises(InputError, match=f"{kind.__name__} has not learned anything yet: call fit first"):
+            with pytest.raises(NotFittedError, match=f"{kind.__name__} is not fitted yet; call .*fit"):
                 question(made(kind))
 
     def test_strangers(self, kind: type[Model]) -> None:

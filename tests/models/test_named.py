@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from prorec import InputError
+from prorec import InputError, NotFittedError
 from prorec.models import CDAE, NCE, VAE, WRMF, Model
 from prorec.models.named import named, parsed, sized
 from tests.models.test_all import clicks, made
@@ -75,7 +75,7 @@ def test_starts_that_cannot_be() -> None:
         made(WRMF).fit(data, start=nce)
     with pytest.raises(InputError, match="width 5; got one of"):
         WRMF(rank=5).fit(data, start=wrmf)
-    with pytest.raises(InputError, match="has not learned anything yet"):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
         made(WRMF).fit(data, start=made(WRMF))
     with pytest.raises(InputError, match="start must be a WRMF of"):
         made(WRMF).fit(data.without_empty(), start=wrmf)

@@ -18,7 +18,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
 from prorec import Interactions, ProRec
-from prorec._core.errors import InputError
+from prorec._core.errors import InputError, NotFittedError
 from prorec.models import NCE, Popularity
 from prorec.report import plots
 from prorec.report.around import items_around, neighbours
@@ -213,7 +213,7 @@ def test_what_cannot_be_drawn_is_refused(denoiser: ProRec) -> None:
 def test_before_fit_there_is_nothing_to_draw() -> None:
     figures = ProRec(NCE()).plot
     for draw in (figures.weights, figures.thresholds, figures.history, lambda: figures.matrix(1)):
-        with pytest.raises(InputError, match="call fit first"):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
             draw()
     assert ".matrix(user)" in repr(figures)
 

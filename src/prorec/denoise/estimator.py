@@ -335,9 +335,9 @@ class ProRec(Model):
 
         return Plots(self)
 
-    def _facts(self) -> dict[str, str]:
+    def _summary(self) -> dict[str, str]:
         flagged, last = self.flagged_, self.history_[-1]
-        facts = super()._facts()
+        facts = super()._summary()
         if self.transport != "emd":
             facts["γ"] = f"{last.gamma:.3g}"
         facts["weight kept"] = f"{last.mass_kept:.1%}, after round {last.number}"

@@ -20,11 +20,12 @@ from scipy.sparse import csr_array, issparse
 from prorec._core.checks import check_int, safe_repr
 from prorec._core.device import explain_out_of_memory, resolve_device
 from prorec._core.errors import InputError
+from prorec._core.estimator import Estimator
 from prorec._core.files import as_path, prefix_errors
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec.interactions import Interactions
 from prorec.models import _top
-from prorec.models._html import html_table, size_of
+from prorec.models._html import size_of
 from prorec.models._sparse import row_sums
 from prorec.models.base import Recommendations
 from prorec.models.storage import Arrays, read_model, write_model
@@ -38,7 +39,7 @@ Objective = Literal["squared", "binary", "multinomial"]
 item (Eq. 3), or cross-entropy of one choice among all items."""
 
 
-class Model:
+class Model(Estimator):
     """A recommender that learns from a weighted matrix of interactions, and knows users and items by factors."""
 
     learned_: Arrays
@@ -314,17 +315,11 @@ class Model:
 
     # ── looking ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        return html_table(self, self._facts() if hasattr(self, "learned_") else {"not fitted yet": ""})
-
-    def _facts(self) -> dict[str, str]:
-        """What there is to say of it once it is fitted, by name."""
+    def _summary(self) -> dict[str, str]:
         return {"learned from": size_of(self.interactions_)}
 
     def _fitted(self) -> Arrays:
-        if not hasattr(self, "learned_"):
-            raise InputError(f"{type(self).__name__} has not learned anything yet: call fit first")
+        self._check_fitted()
         return self.learned_
 
 

@@ -1,4 +1,4 @@
-"""How estimators show themselves: read back with an HTML parser, as a browser would."""
+"""Estimators: parameters as scikit-learn has them, and the notebook table, read back with an HTML parser."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.base import clone
 
-from prorec import Interactions, NoiseFinder, ProRec, load_dataset, make_cinema
-from prorec.models import NCE, WRMF, Model, Popularity
+from prorec import InputError, Interactions, NoiseFinder, NotFittedError, ProRec, load_dataset, make_cinema
+from prorec._core.estimator import Estimator
+from prorec.models import NCE, SVD, WRMF, Model, Popularity
 from prorec.models.wrap import wrap
 
 
@@ -52,6 +54,75 @@ class Read(HTMLParser):
     @property
     def said(self) -> dict[str, str]:
         return {row[0]: row[1].rstrip() for row in self.rows if len(row) > 1}
+
+
+class Hostile:
+    """Somebody else's model, whose name wants to be more than a name."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    def fit(self, matrix: Any) -> None: ...
+
+    def __repr__(self) -> str:
+        return self.said
+
+
+class Silent(Hostile):
+    """One that cannot even be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+def every_estimator() -> list[Estimator]:
+    """One estimator of each class, with parameters that are not the defaults."""
+    models = [kind() for name, kind in sorted(Model.kinds.items()) if name != "ProRec"]
+    for model in models:
+        model.set_params(seed=3)
+    others = [ProRec(NCE(rank=7), gamma=0.25), wrap(Silent("somebody else's"))]
+    return [*models, *others]
+
+
+@pytest.mark.parametrize("estimator", every_estimator(), ids=lambda each: type(each).__name__)
+def test_scikit_learn_can_clone_every_estimator(estimator: Estimator) -> None:
+    copy = clone(estimator)
+    assert copy is not estimator
+    assert type(copy) is type(estimator)
+    assert list(copy.get_params()) == list(estimator.get_params())
+    for name, value in estimator.get_params().items():
+        if not isinstance(value, Estimator | Hostile):
+            assert copy.get_params()[name] == value
+    with pytest.raises(NotFittedError, match=rf"{type(estimator).__name__} is not fitted yet; call .*fit"):
+        copy._check_fitted()
+
+
+def test_parameters_of_a_nested_estimator_have_names_with_two_underscores() -> None:
+    denoiser = ProRec(NCE(rank=7), gamma=0.25)
+    assert denoiser.get_params()["model__rank"] == 7
+    assert not any("__" in name for name in denoiser.get_params(deep=False))
+    assert denoiser.set_params(model__rank=9, gamma=0.5) is denoiser
+    assert (denoiser.model.rank, denoiser.gamma) == (9, 0.5)
+    # The new model comes first, then its parameters, whatever the order of the arguments.
+    denoiser.set_params(model__rank=4, model=SVD())
+    assert denoiser.model == SVD(rank=4)
+
+
+@pytest.mark.parametrize("name", ["ranks", "model__ranks", "gamma__rank", "history_"])
+def test_unknown_parameters_are_refused_by_name(name: str) -> None:
+    denoiser = ProRec(NCE())
+    with pytest.raises(InputError, match=f"'{name.removeprefix('model__')}' is not a parameter of"):
+        denoiser.set_params(**{name: 1})
+
+
+def test_an_estimator_is_fitted_once_fit_has_stored_a_result() -> None:
+    model = SVD(rank=2)
+    assert not hasattr(model, "scores_")
+    with pytest.raises(NotFittedError, match="SVD is not fitted yet"):
+        model.recommend([0])
+    model.fit(CLICKS)._check_fitted()
+    with pytest.raises(NotFittedError):
+        clone(model)._check_fitted()
 
 
 CLICKS = Interactions.from_matrix(csr_array(np.tril(np.ones((1200, 7), dtype=np.float32))))
@@ -114,25 +185,6 @@ def test_a_finder_says_how_much_noise_there_is_and_so_does_its_denoiser() -> Non
 
 
 COARSE = WRMF(rank=2, sweeps=1)
-
-
-class Hostile:
-    """Somebody else's model, whose name wants to be more than a name."""
-
-    def __init__(self, said: str) -> None:
-        self.said = said
-
-    def fit(self, matrix: Any) -> None: ...
-
-    def __repr__(self) -> str:
-        return self.said
-
-
-class Silent(Hostile):
-    """One that cannot even be shown."""
-
-    def __repr__(self) -> str:
-        raise RuntimeError("no")
 
 
 @pytest.mark.parametrize(
