@@ -91,7 +91,7 @@ class Estimator:
 
     def _is_fitted(self) -> bool:
         """Return whether `fit` was called: whether there is a result, an attribute that ends in an underscore."""
-        declared = [each.name for each in fields(self)] if is_dataclass(self) else []
+        declared: list[str] = [each.name for each in fields(self)] if is_dataclass(self) else []
         return any(name.endswith("_") and not name.startswith("_") and name not in declared for name in vars(self))
 
     def _check_fitted(self) -> None:
