@@ -20,10 +20,10 @@ from scipy.sparse import csr_array
 from prorec import Factors, transport
 from prorec.data.yahoo_shape import make_yahoo_shape
 from prorec.models import NCE
-from prorec.transport import device as on_device
-from prorec.transport import device_factors, device_splits
-from prorec.transport.blocks import MEMORY, blocks_of
-from prorec.transport.passes import OnCpu
+from prorec.transport import gpu_backend as on_device
+from prorec.transport import gpu_factors, gpu_thresholds
+from prorec.transport.backend import CpuBackend
+from prorec.transport.blocks import DEFAULT_MEMORY, make_blocks
 
 YAHOO = 1_948_882, 46_110, 48_817_561
 GAMMA, BETA, LAM = 0.1, 20.0, 0.5
@@ -105,9 +105,9 @@ def check(device: torch.device) -> None:
         is_observed[0, 0] = True
         observed = csr_array(is_observed.astype(np.float32))
         marginals = transport.Marginals.popularity(observed)
-        blocks = blocks_of(factors, marginals, gamma, MEMORY)
-        exact = OnCpu(blocks_of(factors, marginals, gamma, MEMORY, in_double=True))
-        fused = on_device.OnDevice(blocks, device)
+        blocks = make_blocks(factors, marginals, gamma, DEFAULT_MEMORY)
+        exact = CpuBackend(make_blocks(factors, marginals, gamma, DEFAULT_MEMORY, in_double=True))
+        fused = on_device.GpuBackend(blocks, device)
         by_user, by_item = exact.log_sums()
         sums = max(np.abs(a - b).max() for a, b in zip(fused.log_sums(), (by_user, by_item), strict=True))
         half = exact.scaled_log_sums(marginals.log_items, marginals.log_users)
@@ -155,10 +155,10 @@ def measured_ceilings(device: torch.device) -> dict[str, float]:
 
 def the_step(
     factors: Factors, observed: csr_array, device: torch.device
-) -> tuple[on_device.OnDevice, Callable[[], None]]:
+) -> tuple[on_device.GpuBackend, Callable[[], None]]:
     """Plan, thresholds and relabelling, from factors to new weights on the device."""
     marginals = transport.Marginals.popularity(observed)
-    passes = on_device.OnDevice(blocks_of(factors, marginals, GAMMA, MEMORY), device)
+    passes = on_device.GpuBackend(make_blocks(factors, marginals, GAMMA, DEFAULT_MEMORY), device)
     weights = torch.from_numpy(observed.data).to(device)
     activity = torch.from_numpy(np.diff(observed.indptr)).to(device).long()
 
@@ -208,10 +208,10 @@ def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
     factors = Factors(factors.users[:n_users], factors.items)
     observed = csr_array(observed[:n_users])
     marginals = transport.Marginals.popularity(observed)
-    passes = on_device.OnDevice(blocks_of(factors, marginals, GAMMA, MEMORY), device)
+    passes = on_device.GpuBackend(make_blocks(factors, marginals, GAMMA, DEFAULT_MEMORY), device)
     by_user, by_item = passes.log_sums()
     potentials = marginals.log_users - by_user, marginals.log_items - by_item
-    usual = device_factors.tiles_for
+    usual = gpu_factors.tiles_for
 
     def trial(kernel: str, label: str, work: Callable[[], Any]) -> None:
         try:
@@ -222,18 +222,18 @@ def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
             print(label, "cannot be:", str(error)[:100], flush=True)
 
     for users, items, warps, stages in SUMS_TILES:
-        tiles = device_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
+        tiles = gpu_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
         on_device.tiles_for = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
         trial("sums", f"sums {tiles}", passes.log_sums)
     for users, items, warps, stages in SURVEY_TILES:
-        tiles = device_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
-        device_splits.tiles_for = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
+        tiles = gpu_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
+        gpu_thresholds.tiles_for = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
         trial("survey", f"survey {tiles}", lambda: list(passes.matched(*potentials, 0, observed)))
-    on_device.tiles_for = device_splits.tiles_for = usual  # type: ignore[attr-defined]
+    on_device.tiles_for = gpu_thresholds.tiles_for = usual  # type: ignore[attr-defined]
     for step, warps in ((64, 4), (32, 4), (128, 4), (64, 2), (64, 8), (32, 2), (128, 8), (16, 1)):
-        device_splits._STEP, device_splits._WARPS = step, warps
+        gpu_thresholds._STEP, gpu_thresholds._WARPS = step, warps
         trial("settle", f"settle {step} {warps}", lambda: list(passes.matched(*potentials, 0, observed)))
-    device_splits._STEP, device_splits._WARPS = 32, 4
+    gpu_thresholds._STEP, gpu_thresholds._WARPS = 32, 4
 
 
 def kernel_times(work: Callable[[], Any]) -> dict[str, float]:

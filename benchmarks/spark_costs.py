@@ -26,12 +26,12 @@ from threadpoolctl import threadpool_limits
 from benchmarks.spark_growth import started, write_factors
 from benchmarks.spark_skew import stages_of
 from prorec.noise.evidence import Pairs, evidence_in
+from prorec.transport.backend import CpuBackend
 from prorec.transport.blocks import Blocks
 from prorec.transport.factors import Factors
-from prorec.transport.gamma import automatic_gamma
+from prorec.transport.gamma import estimate_gamma
 from prorec.transport.item_blocks import BlockedFactors
-from prorec.transport.passes import OnCpu
-from prorec.transport.scores import Scaled, ScaledFactors
+from prorec.transport.scores import ScaledFactors, ScaledScores
 
 RANK = 64
 SHAPES = (  # users, items, bytes for a block of both
@@ -70,13 +70,13 @@ def passes() -> None:
         users = rng.normal(size=(n_users, RANK)).astype(np.float32) / np.sqrt(RANK)
         items = rng.normal(size=(n_items, RANK)).astype(np.float32)
         clicks = drawn(n_users, n_items, 25, rng)
-        gamma = automatic_gamma(Factors(users, items), clicks)
+        gamma = estimate_gamma(Factors(users, items), clicks)
         blocks = [items[begin : begin + BLOCK] for begin in range(0, n_items, BLOCK)]
-        scores: Scaled = ScaledFactors(Factors(users, items), gamma)
+        scores: ScaledScores = ScaledFactors(Factors(users, items), gamma)
         if len(blocks) > 1:
             scores = BlockedFactors(users, blocks, gamma)
         with threadpool_limits(1):
-            work = OnCpu(Blocks(scores, memory, workers=1))
+            work = CpuBackend(Blocks(scores, memory, workers=1))
             first, (by_user, by_item) = worked(work.log_sums)
             second, _ = worked(work.match, -by_user, -by_item, 0, clicks)
             rows = np.repeat(np.arange(n_users, dtype=np.int32), np.diff(clicks.indptr))

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from prorec import Interactions, transport
 from prorec.transport.factors import Factors
-from prorec.transport.gamma import automatic_gamma
+from prorec.transport.gamma import estimate_gamma
 
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "spark_growth.svg"
 ITEMS, RANK, EACH = 2_000, 32, 50
@@ -142,7 +142,7 @@ def run(spark: Any, folder: Path, millions: float) -> tuple[int, float, Watch, f
         write_factors(paths[name], name[:-1], array)
 
     begin = time.perf_counter()
-    gamma = automatic_gamma(factors, clicks.matrix)
+    gamma = estimate_gamma(factors, clicks.matrix)
     plan = transport.relaxed(factors, transport.Marginals.popularity(clicks.matrix), gamma, device="cpu")
     transport.relabel(clicks.matrix, plan.match(clicks.matrix), 20.0, 0.5)
     alone = time.perf_counter() - begin

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.ratio import Ratio, side_by_side
 from prorec import Factors, transport
 from prorec._core.parallel import N_CORES
-from prorec.transport.step import match_block
+from prorec.transport.block_step import match_block
 
 GAMMA, BETA, LAM = 0.1, 20, 0.5
 LARGE = 29_858, 40_981, 1_027_370  # users, items and interactions of Gowalla
@@ -142,7 +142,7 @@ def denoised_by_sorting(factors: Factors, marginals: transport.Marginals, observ
 
     for rows, (kappa, threshold, shares) in plan.blocks.each(work):
         matching.kappa[rows], matching.threshold[rows] = kappa, threshold
-        matching.shares[np.concatenate([entries[row] for row in rows])] = shares
+        matching.row_shares[np.concatenate([entries[row] for row in rows])] = shares
     return transport.relabel(observed, matching, BETA, LAM)
 
 

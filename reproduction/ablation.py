@@ -15,7 +15,6 @@ from prorec._core.progress import Progress
 from prorec.denoise import ProRec
 from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.models import Model
-from prorec.transport import top
 from reproduction.overall_results import DENOISER_GRID, denoised
 from reproduction.protocol import Protocol, Result, Row, Steps
 
@@ -25,14 +24,13 @@ SIGMAS = (5, 10, 15, 20, 25)
 def ablation_rows(model: Model) -> list[Row]:
     """The model, and the model with more and more of ProRec."""
     row = Row(type(model).__name__, model, PAPER_GRIDS[type(model).__name__])
-    sigmas = tuple(top(k) for k in SIGMAS)
-    without_gamma = {"lam": DENOISER_GRID["lam"], "threshold": sigmas}
-    with_gamma = {**DENOISER_GRID, "threshold": sigmas}
+    without_gamma = {"lam": DENOISER_GRID["lam"], "threshold": SIGMAS}
+    with_gamma = {**DENOISER_GRID, "threshold": SIGMAS}
     return [
         row,
-        denoised(row, "EMD", without_gamma, transport="emd", threshold=top(10)),
-        denoised(row, "Sinkhorn", with_gamma, transport="sinkhorn", threshold=top(10)),
-        denoised(row, "ROT", with_gamma, threshold=top(10)),
+        denoised(row, "EMD", without_gamma, transport="emd", threshold=10),
+        denoised(row, "Sinkhorn", with_gamma, transport="sinkhorn", threshold=10),
+        denoised(row, "ROT", with_gamma, threshold=10),
         denoised(row),
     ]
 

@@ -53,7 +53,7 @@ def in_sample(clicks: Interactions, seed: int) -> Suspicion:
 
 def plan_share(clicks: Interactions, seed: int) -> Suspicion:
     """ρ: the share of the user's row of the plan that is the click's, at the paper's γ = .1."""
-    return -_matched(clicks, seed).matching_.shares.astype(np.float64)
+    return -_matched(clicks, seed).matching_.row_shares.astype(np.float64)
 
 
 def plan_margin(clicks: Interactions, seed: int) -> Suspicion:

@@ -21,8 +21,8 @@ from prorec._core.errors import ConvergenceWarning, InputError
 from prorec._core.progress import Progress
 from prorec.interactions import Interactions
 from prorec.models import NCE
-from prorec.transport import Marginals, Plan, SinkhornPlan, Threshold, top
-from prorec.transport.emd import check_size
+from prorec.transport import Marginals, Plan, SinkhornPlan, Threshold
+from prorec.transport.emd import check_emd_size
 from prorec.transport.factors import Factors
 from prorec.transport.scores import ScoreFunction
 from reproduction.paper_tables import TABLE_3
@@ -52,9 +52,9 @@ def _sinkhorn(scores: Scores, marginals: Marginals) -> Plan:
 
 Way = tuple[Callable[[Scores, Marginals], Plan], Threshold]
 WAYS: Mapping[str, Way] = {
-    EMD: (transport.emd, top(SIGMA)),
+    EMD: (transport.emd, SIGMA),
     "NCE + Sinkhorn": (_sinkhorn, "personal"),
-    "NCE + ROT": (_relaxed, top(SIGMA)),
+    "NCE + ROT": (_relaxed, SIGMA),
     "NCE + ProRec": (_relaxed, "personal"),
 }
 """How each row with denoising is matched, and what its thresholds are."""
@@ -103,7 +103,7 @@ def measure(clicks: Interactions, repeats: int = 3, progress: Progress | None = 
     remarks: dict[str, str] = {}
     ways = dict(WAYS)
     try:
-        check_size(clicks.matrix.shape)
+        check_emd_size(clicks.matrix.shape)
     except InputError as error:
         remarks[EMD] = f"not run, since it is exact: {error}."
         del ways[EMD]

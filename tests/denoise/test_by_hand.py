@@ -86,7 +86,7 @@ def test_the_numbers_above() -> None:
 def test_thresholds(denoiser: ProRec) -> None:
     assert denoiser.thresholds_.kappa.tolist() == KAPPA
     np.testing.assert_allclose(denoiser.thresholds_.value, THRESHOLD, rtol=1e-5)
-    np.testing.assert_allclose(denoiser.matching_.shares, SHARES, rtol=1e-5)
+    np.testing.assert_allclose(denoiser.matching_.row_shares, SHARES, rtol=1e-5)
 
 
 def test_weights(denoiser: ProRec) -> None:

@@ -16,7 +16,6 @@ from prorec import InputError, Interactions, ProRec
 from prorec.engines.spark import ALS, SparkProRec, denoise
 from prorec.engines.spark.work_directory import WorkFolder
 from prorec.models import SVD, WRMF, Model
-from prorec.transport import top
 from prorec.transport.factors import Factors
 from tests.engines.kills import killing
 from tests.report.conftest import data_in
@@ -85,7 +84,7 @@ def test_the_same_answer_whatever_is_asked_for(
 ) -> None:
     how: dict[str, Any] = {"threshold": "none", "marginals": "uniform", "flag_share": 0.2}
     if in_blocks:
-        how = {"threshold": top(5), "gamma": 0.3, "beta": 50.0, "lam": 0.25}
+        how = {"threshold": 5, "gamma": 0.3, "beta": 50.0, "lam": 0.25}
         monkeypatch.setattr("prorec.engines.spark.broadcast_files._BLOCK", 4 * 8 * 30)  # thirty items at a time
         monkeypatch.setattr("prorec.engines.spark.denoising_run._FACTORS", 4 * 8 * 50)
     local = ProRec(model, **how).fit(club, refit=False)

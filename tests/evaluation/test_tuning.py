@@ -168,7 +168,7 @@ def test_one_coordinate_after_the_other(tmp_path: Path) -> None:
 
 
 def test_parameters_that_are_no_numbers_are_kept(tmp_path: Path) -> None:
-    grid = {"threshold": ["personal", prorec.transport.top(3), prorec.transport.top(5)]}
+    grid = {"threshold": ["personal", 3, 5]}
     first, again = (
         prorec.tune(prorec.ProRec(SVD(rank=2)), PARTS.train, PARTS.valid, grid, folder=tmp_path) for _ in range(2)
     )

@@ -70,9 +70,9 @@ def test_evidence_is_the_place_among_unobserved_items(how: str, memory: float) -
         above = sum(other > value for other in values.values()) + 0.5 * sum(o == value for o in values.values())
         assert percentile == pytest.approx((above + 0.5) / (len(others) + 1), abs=1e-6)
     if how == "relaxed":
-        from prorec.transport.gamma import automatic_gamma
+        from prorec.transport.gamma import estimate_gamma
 
-        plan = relaxed(scores, Marginals.popularity(matrix), automatic_gamma(scores, matrix)).to_dense()
+        plan = relaxed(scores, Marginals.popularity(matrix), estimate_gamma(scores, matrix)).to_dense()
         for user in range(7):
             of_user = pairs.users == user
             apart = np.log(plan[user, pairs.items[of_user]]) - found.values[of_user]

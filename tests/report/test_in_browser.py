@@ -203,7 +203,7 @@ def test_export(opened: Any, cinema_page: Path, cinema_denoiser: ProRec, tmp_pat
         cinema_denoiser.noise_probability_[places]
     )
     assert [float(row["weight"]) for row in rows] == pytest.approx(cinema_denoiser.weights_.data[places])
-    assert [float(row["plan_value"]) for row in rows] == pytest.approx(cinema_denoiser.matching_.shares[places])
+    assert [float(row["plan_value"]) for row in rows] == pytest.approx(cinema_denoiser.matching_.row_shares[places])
     assert {row["flagged"] for row in rows} == {"true"}
 
 

@@ -12,7 +12,6 @@ import pytest
 import prorec
 from prorec import InputError, ProRec
 from prorec.models import NCE
-from prorec.transport import top
 from reproduction import parameter_curves
 from reproduction.ablation import ablation, ablation_rows
 from reproduction.case_study import study_case
@@ -88,7 +87,7 @@ def test_ablation_takes_one_part_after_the_other(protocol: Protocol) -> None:
     ]
     models = [row.model for row in rows[1:]]
     assert [model.transport for model in models] == ["emd", "sinkhorn", "relaxed", "relaxed"]  # type: ignore[attr-defined]
-    assert [model.threshold for model in models] == [top(10), top(10), top(10), "personal"]  # type: ignore[attr-defined]
+    assert [model.threshold for model in models] == [10, 10, 10, "personal"]  # type: ignore[attr-defined]
     results = ablation(protocol, rows)
     names = ["NCE", "NCE + EMD", "NCE + Sinkhorn", "NCE + ROT", "NCE + ProRec"]
     assert list(results) == names

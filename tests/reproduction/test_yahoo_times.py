@@ -11,7 +11,7 @@ from prorec import InputError
 from prorec.data.yahoo_shape import YAHOO_COUNTS, make_yahoo_shape
 from prorec.interactions import Interactions
 from prorec.models import NCE
-from prorec.transport.emd import check_size
+from prorec.transport.emd import check_emd_size
 from reproduction import yahoo_times
 from reproduction.run_cache import machine
 from reproduction.yahoo_times import EMD, PAPER, WAYS, Seconds, Times, measure, times_page
@@ -85,7 +85,7 @@ def test_the_median_of_those_that_count(clicks: Interactions, monkeypatch: pytes
 
 def test_what_is_too_large_for_an_exact_plan_is_said_in_words() -> None:
     with pytest.raises(InputError, match=r"1,948,882 × 46,110") as refused:
-        check_size(YAHOO_COUNTS[:2])
+        check_emd_size(YAHOO_COUNTS[:2])
     rows = {name: Seconds(10, 0 if name == "NCE" else 2) for name in PAPER if name != EMD}
     page = times_page(Times(YAHOO_COUNTS, rows, {EMD: f"not run: {refused.value}"}), COMMAND, 1, 3)
     table = cells(page)

@@ -47,28 +47,28 @@ def problem(
 
 
 def relaxed_plan(
-    scores: NDArray[np.float64], marginals: Marginals, gamma: float, choice: str = "max"
+    scores: NDArray[np.float64], marginals: Marginals, gamma: float, side: str = "both"
 ) -> NDArray[np.float64]:
     """Eq. 7 as it stands, but for logarithms: π = max(M̃·diag(p ⊘ 1M̃), diag(q ⊘ 1M̃ᵀ)·M̃)."""
-    return np.exp(relaxed_log_plan(scores, marginals, gamma, choice))
+    return np.exp(relaxed_log_plan(scores, marginals, gamma, side))
 
 
 def relaxed_shares(
-    scores: NDArray[np.float64], marginals: Marginals, gamma: float, choice: str = "max"
+    scores: NDArray[np.float64], marginals: Marginals, gamma: float, side: str = "both"
 ) -> NDArray[np.float64]:
     """Each row of the plan over its sum; a row that has no mass because its user has none, over what it would have."""
-    log_plan = relaxed_log_plan(scores, marginals, gamma, choice)
-    if choice == "row":
+    log_plan = relaxed_log_plan(scores, marginals, gamma, side)
+    if side == "users":
         log_plan = scores / gamma
     return np.exp(log_plan - logsumexp(log_plan, axis=1, keepdims=True))
 
 
 def relaxed_log_plan(
-    scores: NDArray[np.float64], marginals: Marginals, gamma: float, choice: str = "max"
+    scores: NDArray[np.float64], marginals: Marginals, gamma: float, side: str = "both"
 ) -> NDArray[np.float64]:
     """The logarithm of Eq. 7."""
     log_kernel = scores / gamma
     with np.errstate(divide="ignore"):
         by_item = np.log(marginals.items) + log_kernel - logsumexp(log_kernel, axis=0)
         by_user = np.log(marginals.users)[:, None] + log_kernel - logsumexp(log_kernel, axis=1, keepdims=True)
-    return {"max": np.maximum(by_item, by_user), "column": by_item, "row": by_user}[choice]
+    return {"both": np.maximum(by_item, by_user), "items": by_item, "users": by_user}[side]

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from prorec import InputError
-from prorec.transport import Marginals, emd, top
+from prorec.transport import Marginals, emd
 from tests.transport.problems import problem
 
 
@@ -73,21 +73,21 @@ def test_matching() -> None:
     given = problem(30, 20, density=0.5)
     plan = emd(given.factors, given.marginals)
     dense = plan.to_dense()
-    calls: list[tuple[int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     personal, three = (
         plan.match(given.observed, progress=lambda *now: calls.append(now)),
-        plan.match(given.observed, top(3)),
+        plan.match(given.observed, 3),
     )
     mass = dense.sum(axis=1)
     users, items = given.observed.nonzero()
-    np.testing.assert_allclose(personal.shares, dense[users, items] / mass[users], rtol=1e-6)
+    np.testing.assert_allclose(personal.row_shares, dense[users, items] / mass[users], rtol=1e-6)
     for user in np.flatnonzero(mass):
         values = np.sort(dense[user] / mass[user])[::-1]
         assert personal.threshold[user] == pytest.approx(values[personal.kappa[user] - 1], rel=1e-6)
         assert three.threshold[user] == pytest.approx(values[2], rel=1e-6)
     for user in np.flatnonzero(mass == 0):
         assert (personal.kappa[user], personal.threshold[user]) == (1, 0)
-    assert calls == [(1, 1)]
+    assert calls == [("Finding thresholds", 1, 1)]
 
 
 def test_too_large_is_refused_with_an_estimate() -> None:

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from prorec import Factors, InputError, ProRec
 from prorec.models import NCE, Popularity
-from prorec.transport.gamma import automatic_gamma
+from prorec.transport.gamma import estimate_gamma
 from tests.models.test_all import clicks
 
 
@@ -26,21 +26,21 @@ def test_by_definition() -> None:
     scores[7] += 100.0  # of somebody without clicks, who does not count
     observed = csr_array(observed.toarray() * (np.arange(40) != 7)[:, None])
     wanted = by_definition(np.delete(scores, 7, axis=0))
-    assert automatic_gamma(Factors(np.eye(40), scores.T), observed) == pytest.approx(wanted)
-    assert automatic_gamma(lambda rows: scores[rows], observed) == pytest.approx(wanted)
+    assert estimate_gamma(Factors(np.eye(40), scores.T), observed) == pytest.approx(wanted)
+    assert estimate_gamma(lambda rows: scores[rows], observed) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
 @pytest.mark.parametrize("shift", [0.0, 5.0])
 def test_scores_of_another_size_give_the_same_plan(scale: float, shift: float) -> None:
     scores, observed = scores_and_clicks()
-    base = automatic_gamma(lambda rows: scores[rows], observed)
-    assert automatic_gamma(lambda rows: scale * (scores[rows] + shift), observed) == pytest.approx(scale * base)
+    base = estimate_gamma(lambda rows: scores[rows], observed)
+    assert estimate_gamma(lambda rows: scale * (scores[rows] + shift), observed) == pytest.approx(scale * base)
 
 
 def test_a_sample_of_many_users_is_about_right() -> None:
     scores, observed = scores_and_clicks(3000, 50)
-    assert automatic_gamma(lambda rows: scores[rows], observed) == pytest.approx(by_definition(scores), rel=0.05)
+    assert estimate_gamma(lambda rows: scores[rows], observed) == pytest.approx(by_definition(scores), rel=0.05)
 
 
 def test_a_multiple_of_it() -> None:
@@ -57,5 +57,5 @@ def test_what_is_no_gamma(wrong: object) -> None:
 
 def test_no_spread() -> None:
     _, observed = scores_and_clicks()
-    assert automatic_gamma(lambda rows: np.full((len(rows), 30), 7.0), observed) == 1.0
+    assert estimate_gamma(lambda rows: np.full((len(rows), 30), 7.0), observed) == 1.0
     assert np.isfinite(ProRec(Popularity()).fit(clicks()).weights_.data).all()

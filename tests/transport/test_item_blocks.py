@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from prorec.transport.backend import CpuBackend
 from prorec.transport.blocks import Blocks
 from prorec.transport.factors import Factors
 from prorec.transport.item_blocks import BlockedFactors
-from prorec.transport.passes import OnCpu
 from prorec.transport.scores import ScaledFactors
 
 
@@ -28,9 +28,9 @@ def test_the_same_as_at_once(size: float, most: int, monkeypatch: pytest.MonkeyP
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(50, 6)).astype(np.float32) * size, rng.normal(size=(40, 6)).astype(np.float32)
     items[:15] *= 1e-3  # blocks of very different sizes
-    at_once = OnCpu(Blocks(ScaledFactors(Factors(users, items), 0.5)))
+    at_once = CpuBackend(Blocks(ScaledFactors(Factors(users, items), 0.5)))
     scores = BlockedFactors(users, [items[:15], items[15:16], items[16:]], 0.5)
-    in_blocks = OnCpu(Blocks(scores, workers=1))
+    in_blocks = CpuBackend(Blocks(scores, workers=1))
     assert (scores.n_double > 0) == (size > 1)
     for ours, theirs in zip(in_blocks.log_sums(), at_once.log_sums(), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-5)

@@ -11,7 +11,6 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from prorec import transport
 from prorec._core.errors import InputError
 from prorec.denoise import ProRec
 from prorec.models.model import Model
@@ -95,7 +94,9 @@ ItemsPath = Annotated[
 
 # Algorithm 1.
 Transport = Annotated[str, typer.Option(help="How users and items are matched: relaxed, sinkhorn or emd.")]
-ThresholdText = Annotated[str, typer.Option("--threshold", help="personal, none, or top(k) with a number for k.")]
+ThresholdText = Annotated[
+    str, typer.Option("--threshold", help="personal, none, or the number of items above the threshold of each user.")
+]
 Gamma = Annotated[str, typer.Option(help="How much the plan is spread: a number above 0, auto, or like '0.5 auto'.")]
 Beta = Annotated[float, typer.Option(help="How steep the step around the threshold is.")]
 Lam = Annotated[float, typer.Option(help="How much of the present weights is kept, from 0 to 1.")]
@@ -123,14 +124,14 @@ def refuse(ctx: typer.Context, names: Iterable[str], why: str) -> None:
 def threshold_of(text: str) -> Threshold:
     """A threshold as it was typed.
 
-    >>> threshold_of("top(10)")
-    Top(k=10)
+    >>> threshold_of("10")
+    10
     """
-    if matched := re.fullmatch(r"top[(: ]?\s*(\d{1,9})\)?", text.strip()):
-        return transport.top(int(matched[1]))
+    if re.fullmatch(r"\d{1,9}", text.strip()):
+        return int(text)
     if text in ("personal", "none"):
         return cast(Threshold, text)
-    raise InputError(f"threshold must be personal, none or top(k), as in top(10); got {text!r}")
+    raise InputError(f"threshold must be personal, none or a number of items, as in 10; got {text!r}")
 
 
 def gamma_of(text: str) -> Any:

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +25,9 @@ from prorec.interactions import Interactions
 from prorec.models.model import Model
 from prorec.models.storage import Arrays, plain
 from prorec.models.wrap import wrap
-from prorec.transport.gamma import automatic_gamma, parse_gamma
+from prorec.transport.gamma import estimate_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
-from prorec.transport.thresholds import Matching, fingerprint
+from prorec.transport.thresholds import Matching, digest_pairs
 
 if TYPE_CHECKING:
     from prorec.denoise.estimator import ProRec
@@ -95,21 +94,20 @@ class Run:
         scores = self.model.scores_
         if self.gamma is None:
             times = parse_gamma(given.gamma) or 0.0
-            self.gamma = 0.0 if given.transport == "emd" else times * automatic_gamma(scores, matrix)
+            self.gamma = 0.0 if given.transport == "emd" else times * estimate_gamma(scores, matrix)
         gamma = self.gamma
-        stage = partial(self.progress, "matching users with items")
         plan: transport.Plan
         if given.transport == "relaxed":
             plan = transport.relaxed(
-                scores, self.marginals, gamma, device=given.device, memory=given.memory, progress=stage
+                scores, self.marginals, gamma, device=given.device, memory=given.memory, progress=self.progress
             )
         elif given.transport == "sinkhorn":
             plan = transport.sinkhorn(
-                scores, self.marginals, gamma, device=given.device, memory=given.memory, progress=stage
+                scores, self.marginals, gamma, device=given.device, memory=given.memory, progress=self.progress
             )
         else:
             plan = transport.emd(scores, self.marginals)
-        self.matching = plan.match(matrix, given.threshold, partial(self.progress, "finding thresholds"))
+        self.matching = plan.match(matrix, given.threshold, self.progress)
         del plan
         original = matrix if given.anchored else None
         self.weights = new_weights(
@@ -190,7 +188,7 @@ def _identity(given: ProRec, model: Model, known: Interactions) -> str:
     if not isinstance(noise, str):
         voters = [_told_apart(wrap(each)) for each in noise._given()]
         noise = [noise.models is None, noise.folds, noise.transport, noise.seed, voters]
-    content = fingerprint(known.matrix), digest(known.matrix.data)
+    content = digest_pairs(known.matrix), digest(known.matrix.data)
     return json.dumps([__version__, settings, noise, *_told_apart(model), content], default=plain)
 
 
@@ -251,7 +249,7 @@ def _total(weights: NDArray[np.float32]) -> float:
 
 def kept(weights: NDArray[np.float32], matching: Matching) -> Arrays:
     """The arrays that a round leaves behind, by name."""
-    return {"weights": weights, "kappa": matching.kappa, "threshold": matching.threshold, "shares": matching.shares}
+    return {"weights": weights, "kappa": matching.kappa, "threshold": matching.threshold, "shares": matching.row_shares}
 
 
 def restored(arrays: Arrays, known: Interactions) -> tuple[NDArray[np.float32], Matching]:
@@ -263,6 +261,6 @@ def restored(arrays: Arrays, known: Interactions) -> tuple[NDArray[np.float32], 
             raise InputError(f"{name} is damaged: {array.dtype} of shape {array.shape}, or not finite")
     matrix = known.matrix
     matching = Matching(
-        arrays["kappa"], arrays["threshold"], arrays["shares"], matrix.indptr.astype(np.int64), fingerprint(matrix)
+        arrays["kappa"], arrays["threshold"], arrays["shares"], matrix.indptr.astype(np.int64), digest_pairs(matrix)
     )
     return arrays["weights"], matching

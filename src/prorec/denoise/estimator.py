@@ -29,11 +29,11 @@ from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.flags import check_fdr, flagged
-from prorec.transport.blocks import MEMORY, check_memory
-from prorec.transport.emd import check_size
+from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
+from prorec.transport.emd import check_emd_size
 from prorec.transport.factors import Factors
 from prorec.transport.gamma import parse_gamma
-from prorec.transport.thresholds import Matching, Threshold, Top, as_k
+from prorec.transport.thresholds import Matching, Threshold, check_threshold
 
 if TYPE_CHECKING:
     from prorec.report.plots import Plots
@@ -73,7 +73,7 @@ class ProRec(Model):
     transport: Literal["relaxed", "sinkhorn", "emd"] = "relaxed"
     """How users and items are matched."""
     threshold: Threshold = "personal"
-    """`personal` (Eq. 20), `prorec.transport.top(k)`, the same for all users, or `none`, which is ρ_κ = 0."""
+    """`personal` (Eq. 20), a number κ of items above it, the same for all users, or `none`, which is ρ_κ = 0."""
     gamma: float | str = "auto"
     """γ: how much the plan is spread. The paper's values fit scores of about 1; `auto` goes with the spread of the
     first model's scores, and `0.5 auto` is half of that. EMD has none."""
@@ -103,7 +103,7 @@ class ProRec(Model):
     """The share of interactions to flag, the most suspicious, where the probability is the plan's."""
     fdr: float = 0.1
     """The share of flags that may be wrong, where the probability is cross-fitted."""
-    memory: float = MEMORY
+    memory: float = DEFAULT_MEMORY
     """How many bytes of blocks of users × items may be in memory at once, on the CPU."""
     device: str = field(default="auto", compare=False, repr=False)
     """Where users and items are matched: `auto`, on a GPU if there is one and the data are large; `cpu`; or `cuda`. The
@@ -172,7 +172,7 @@ class ProRec(Model):
         """Refuse parameters that make no sense, whatever the data."""
         check_choice("transport", self.transport, ("relaxed", "sinkhorn", "emd"))
         check_choice("marginals", self.marginals, ("popularity", "uniform"))
-        as_k(self.threshold)
+        check_threshold(self.threshold)
         parse_gamma(self.gamma)
         check_float("beta", self.beta, 0)
         check_float("lam", self.lam, 0, 1)
@@ -202,7 +202,7 @@ class ProRec(Model):
             raise InputError("model must be a recommender; a denoiser is given already")
         check_memory(self.memory, known.n_items)
         if self.transport == "emd":
-            check_size(known.matrix.shape)
+            check_emd_size(known.matrix.shape)
         if not known.matrix.data.any():
             raise InputError("there is no interaction to learn from, or none that has any weight")
         if known.activity.max() < 2:
@@ -253,7 +253,7 @@ class ProRec(Model):
         self._fitted()
         if self._found is not None:
             return self._found.noise_probability_
-        return plan_probability(self.matching_.shares, self.interactions_.n_items)
+        return plan_probability(self.matching_.row_shares, self.interactions_.n_items)
 
     @property
     def flagged_(self) -> NDArray[np.bool_]:
@@ -371,8 +371,6 @@ class ProRec(Model):
         """What the denoiser was made with, its model included."""
         model = wrap(self.model)
         given = {each.name: getattr(self, each.name) for each in fields(self)}
-        if isinstance(self.threshold, Top):
-            given["threshold"] = {"top": self.threshold.k}
         if isinstance(self.noise, NoiseFinder):
             given["noise"] = "finder"
         return given | {"model": {"kind": type(model).__name__, "parameters": model.parameters()}}
@@ -400,8 +398,6 @@ class ProRec(Model):
             history = [Round.from_dict(each) for each in given.pop("history")]
             converged = bool(given.pop("converged"))
             inner = given.pop("model")
-            if isinstance(given["threshold"], dict):
-                given["threshold"] = Top(given["threshold"]["top"])
             kind = kind_of(inner["kind"])
             weights, matching = restored(learned, interactions)
             model = kind.restored(inner["parameters"], _within(learned, "model"), interactions.with_weights(weights))

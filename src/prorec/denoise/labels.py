@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.transport.relabelling import labels, relabel
+from prorec.transport.relabeling import compute_label_probabilities, relabel
 from prorec.transport.thresholds import Matching
 
 By = Literal["plan", "probability", "both"]
@@ -31,6 +31,6 @@ def new_weights(
     if trusted is None:
         data: NDArray[np.float32] = relabel(before, matching, beta, lam, original).data
         return data
-    label = trusted * labels(matching, beta) if by == "both" else trusted
+    label = trusted * compute_label_probabilities(matching, beta) if by == "both" else trusted
     anchor = before if original is None else original
     return np.asarray(lam * before.data + (1 - lam) * label * anchor.data, dtype=np.float32)

@@ -11,10 +11,10 @@ from scipy.sparse import csr_array
 
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec.models.model import Model, Objective
-from prorec.transport.blocks import MEMORY
+from prorec.transport.backend import make_backend
+from prorec.transport.blocks import DEFAULT_MEMORY
 from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
-from prorec.transport.passes import passes_over
 from prorec.transport.scores import ScoreFunction
 
 _ROWS = 256  # users at a time
@@ -158,7 +158,7 @@ def _sum_of_softplus(factors: Factors) -> float:
 
 def _log_sums(factors: Factors, shape: tuple[int, int], device: str) -> NDArray[np.float64]:
     """Of each user, log Σ_j e^S_ij."""
-    return passes_over(factors, Marginals.uniform(*shape), 1.0, MEMORY, device).log_sums()[0]
+    return make_backend(factors, Marginals.uniform(*shape), 1.0, DEFAULT_MEMORY, device).log_sums()[0]
 
 
 def _of_function(function: ScoreFunction, observed: csr_array) -> tuple[float, NDArray[np.float64]]:

@@ -92,7 +92,7 @@ def _columns(denoiser: ProRec, places: NDArray[np.int64]) -> dict[str, Any]:
         "weight": denoiser.weights_.data[places],
         "noise_probability": denoiser.noise_probability_[places],
         "flagged": denoiser.flagged_[places],
-        "share": denoiser.matching_.shares[places],
+        "share": denoiser.matching_.row_shares[places],
         "threshold": denoiser.matching_.threshold[users],
     }
     if denoiser._found is not None:

@@ -298,7 +298,7 @@ class _Kept:
 
 
 def _written(value: Any) -> Any:
-    """A parameter as JSON has it: what is no number, such as `top(10)`, as it is shown."""
+    """A parameter as JSON has it: what is no number as it is shown."""
     try:
         return plain(value)
     except TypeError:

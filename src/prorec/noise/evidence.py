@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec.transport import Marginals, relaxed, sinkhorn
-from prorec.transport.blocks import Blocks, blocks_of
+from prorec.transport.blocks import Blocks, make_blocks
 from prorec.transport.factors import Factors
-from prorec.transport.gamma import automatic_gamma
+from prorec.transport.gamma import estimate_gamma
 from prorec.transport.plan import ScaledPlan
-from prorec.transport.scores import Rows, ScoreFunction, in_parts
+from prorec.transport.scores import Rows, ScoreFunction, split_into_parts
 
 Transport = Literal["row", "relaxed", "sinkhorn"]
 
@@ -71,7 +71,7 @@ def evidence_in(
         if block is not None and added is None:
             place_among_others(block, asked, observed.indptr, observed.indices, begins, items, values, percentiles)
             return
-        for part in in_parts(np.arange(len(asked))):  # what is in double precision must keep within the budget
+        for part in split_into_parts(np.arange(len(asked))):  # what is in double precision must keep within the budget
             given = blocks.scores.double(asked[part]) if block is None else block[part]
             if added is not None:
                 given = given + added(asked[part])
@@ -91,8 +91,8 @@ def _plan(
     """Scores over γ in blocks, and what a plan adds to them."""
     if how == "row" or not train.data.any():
         # Whatever γ is, it does not change the order, and neither does what belongs to the user.
-        return blocks_of(scores, Marginals.uniform(*train.shape), 1.0, memory), None
-    gamma, marginals = automatic_gamma(scores, train), Marginals.popularity(train)
+        return make_blocks(scores, Marginals.uniform(*train.shape), 1.0, memory), None
+    gamma, marginals = estimate_gamma(scores, train), Marginals.popularity(train)
     solve = relaxed if how == "relaxed" else sinkhorn
     plan: ScaledPlan = solve(scores, marginals, gamma, memory=memory)
     least = plan.item_potential[np.isfinite(plan.item_potential)].min(initial=0.0)

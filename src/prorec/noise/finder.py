@@ -35,7 +35,7 @@ from prorec.noise.flags import flagged
 from prorec.noise.folds import dealt, without
 from prorec.noise.learned import Learned, Observed
 from prorec.noise.share import Noise, NoiseShare
-from prorec.transport.blocks import MEMORY, check_memory
+from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
 _VOTERS: tuple[Model, ...] = (
     WRMF(rank=10, alpha=10.0, regularization=30.0),
@@ -77,7 +77,7 @@ class NoiseFinder:
     `sinkhorn` know of the items' as well. Popularity is taken into account anyway."""
     seed: int = 0
     """Of folds and controls."""
-    memory: float = MEMORY
+    memory: float = DEFAULT_MEMORY
     """How many bytes of blocks of users × items may be in memory at once."""
 
     # ── learning ────────────────────────────────────────────────────────────────────────────────────

@@ -80,7 +80,7 @@ def facts_of(denoiser: ProRec, is_noise: Any = None) -> Facts:
         denoiser.noise_probability_,
         denoiser.flagged_,
         denoiser.weights_.data,
-        denoiser.matching_.shares,
+        denoiser.matching_.row_shares,
         denoiser.matching_.kappa,
         denoiser.matching_.threshold,
         None if finder is None else finder.percentile_,

@@ -3,26 +3,29 @@
 Knows nothing of recommenders: scores and two marginals in, plan values and thresholds out.
 """
 
+from prorec.transport.blocks import DEFAULT_MEMORY
 from prorec.transport.emd import emd
+from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
 from prorec.transport.plan import MarginalErrors, Plan
-from prorec.transport.relabelling import labels, relabel
+from prorec.transport.relabeling import compute_label_probabilities, relabel
 from prorec.transport.relaxed import relaxed
 from prorec.transport.sinkhorn import SinkhornPlan, sinkhorn
-from prorec.transport.thresholds import Matching, Threshold, split, top
+from prorec.transport.thresholds import Matching, Threshold, find_row_thresholds
 
 __all__ = [
+    "DEFAULT_MEMORY",
+    "Factors",
     "MarginalErrors",
     "Marginals",
     "Matching",
     "Plan",
     "SinkhornPlan",
     "Threshold",
+    "compute_label_probabilities",
     "emd",
-    "labels",
+    "find_row_thresholds",
     "relabel",
     "relaxed",
     "sinkhorn",
-    "split",
-    "top",
 ]

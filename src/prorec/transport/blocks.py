@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,29 +13,35 @@ from numpy.typing import NDArray
 from prorec._core.checks import check_float
 from prorec._core.errors import InputError
 from prorec._core.parallel import N_CORES, map_in_order
-from prorec._core.progress import check_progress
+from prorec._core.progress import Progress, check_progress
 from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
-from prorec.transport.scores import PARTS, Rows, Scaled, ScoreFunction, scaled
+from prorec.transport.scores import PARTS, Rows, ScaledScores, ScoreFunction, scale_scores
 
-Progress = Callable[[int, int], object]
-"""Called after each block with how many blocks are done and how many there are."""
+BlockProgress = Callable[[int, int], object]
+"""A function of the number of blocks done and the number of blocks in all: `Progress` with its task filled in."""
 
-MEMORY = 256e6
+DEFAULT_MEMORY = 256e6
 """How many bytes of blocks may be in memory at once, unless the caller says otherwise."""
 
 _MOST_ROWS = 512  # more don't make the product faster
 Result = TypeVar("Result")
 
 
-def blocks_of(
+def bind_task(progress: Progress | None, task: str) -> BlockProgress | None:
+    """Check a progress callback and fill in the name of the task, for reports block by block."""
+    check_progress(progress)
+    return None if progress is None else partial(progress, task)
+
+
+def make_blocks(
     scores: Factors | ScoreFunction, marginals: Marginals, gamma: float, memory: float, *, in_double: bool = False
 ) -> Blocks:
     """Scores over γ in blocks, all of them in double precision if that is asked for; every argument checked."""
     gamma = check_float("gamma", gamma)
     if gamma <= 0:
         raise InputError(f"gamma must be above 0; got {gamma:g}")
-    return Blocks(scaled(scores, gamma, marginals, in_double=in_double), memory)
+    return Blocks(scale_scores(scores, gamma, marginals, in_double=in_double), memory)
 
 
 class Blocks:
@@ -47,7 +54,7 @@ class Blocks:
     workers : threads, at most
     """
 
-    def __init__(self, scores: Scaled, memory: float = MEMORY, workers: int = N_CORES) -> None:
+    def __init__(self, scores: ScaledScores, memory: float = DEFAULT_MEMORY, workers: int = N_CORES) -> None:
         self.scores = scores
         n_users, n_items = scores.shape
         memory = check_memory(memory, n_items)
@@ -59,13 +66,12 @@ class Blocks:
         self.rows = self._cut(scores.order[: scores.n_double]) + self._cut(scores.order[scores.n_double :])
 
     def each(
-        self, work: Callable[[Rows, NDArray[np.float32]], Result], progress: Progress | None = None
+        self, work: Callable[[Rows, NDArray[np.float32]], Result], progress: BlockProgress | None = None
     ) -> Iterator[tuple[Rows, Result]]:
         """Rows and result of `work` for each block, in order, whichever is done first.
 
         `work` is given the rows and room for their block, which it shares with no other thread.
         """
-        check_progress(progress)
         own = threading.local()  # fresh memory for every block would cost more than the arithmetic
 
         def work_on(place: int) -> Result:

@@ -12,16 +12,16 @@ from prorec._core.errors import ConvergenceWarning, InputError
 from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
 from prorec.transport.plan import SparsePlan
-from prorec.transport.scores import ScoreFunction, in_parts, scaled
+from prorec.transport.scores import ScoreFunction, scale_scores, split_into_parts
 
 # What POT's network simplex was measured to take, on problems of 500 × 500 to 4,000 × 4,000 and on Amazon Music.
 _BYTES_PER_PAIR = 42
 _SECONDS_PER_PAIR = 5e-9  # times the square root of users + items; between half and twice that
-MEMORY = 8e9
+DEFAULT_EMD_MEMORY = 8e9
 """How many bytes the solver may take, unless the caller says otherwise."""
 
 
-def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float = MEMORY) -> SparsePlan:
+def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float = DEFAULT_EMD_MEMORY) -> SparsePlan:
     """The plan of least cost Σ −S_ij·π_ij that meets both marginals exactly, by POT's network simplex.
 
     Takes popularity marginals, or uniform ones as in Eq. 1. The solver needs the whole cost matrix, so this is for
@@ -33,11 +33,11 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
     marginals : p over items and q over users
     memory : how many bytes it may take; a larger problem is refused with an estimate
     """
-    negative_cost = scaled(scores, 1.0, marginals, in_double=True)
-    check_size(marginals.shape, memory)
+    negative_cost = scale_scores(scores, 1.0, marginals, in_double=True)
+    check_emd_size(marginals.shape, memory)
     users, items = np.flatnonzero(marginals.users), np.flatnonzero(marginals.items)
     cost = np.empty((len(users), len(items)))
-    for part in in_parts(np.arange(len(users)), 64):
+    for part in split_into_parts(np.arange(len(users)), 64):
         cost[part] = -negative_cost.double(users[part])[:, items]
     # A constant more or less changes no plan, nor does a factor; but POT takes negative costs and tiny ones amiss.
     cost -= cost.min(initial=np.inf)
@@ -54,7 +54,7 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
     return SparsePlan(plan, marginals)
 
 
-def check_size(shape: tuple[int, int], memory: float = MEMORY) -> None:
+def check_emd_size(shape: tuple[int, int], memory: float = DEFAULT_EMD_MEMORY) -> None:
     """Refuse a problem that is too large, with an estimate of what it would take."""
     memory = check_float("memory", memory, 0)
     n_users, n_items = shape

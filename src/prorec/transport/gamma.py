@@ -12,13 +12,13 @@ from prorec._core.checks import check_float, safe_repr
 from prorec._core.errors import InputError
 from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
-from prorec.transport.scores import Rows, Scaled, ScoreFunction, scaled
+from prorec.transport.scores import Rows, ScaledScores, ScoreFunction, scale_scores
 
 _SHARE = 0.2
 """γ as a share of the spread: a user's best item then counts e⁵, some 150 times, as much as an average one. With it,
 NCE gained more than by scaled weights on the validation parts of AMusic, AToy and MovieLens-100k alike; .15, .25 and .3
 were tried as well."""
-MOST_USERS = 1000
+MAX_USERS = 1000
 """The automatic γ is worked out from so many users at most."""
 _PART = 32
 
@@ -40,7 +40,7 @@ def parse_gamma(gamma: Any) -> float | None:
     return None
 
 
-def automatic_gamma(scores: Factors | ScoreFunction, observed: csr_array) -> float:
+def estimate_gamma(scores: Factors | ScoreFunction, observed: csr_array) -> float:
     """γ = ⅕·√(mean over users of (max_j S_ij − mean_j S_ij)²).
 
     The absolute γ of the paper fits scores that are about 1 on what was clicked. A strong regulariser, a network's
@@ -50,13 +50,13 @@ def automatic_gamma(scores: Factors | ScoreFunction, observed: csr_array) -> flo
     """
     rows_of = np.repeat(np.arange(observed.shape[0], dtype=np.int32), np.diff(observed.indptr))
     active = np.unique(rows_of[observed.data != 0])
-    users = active[np.linspace(0, len(active) - 1, min(MOST_USERS, len(active))).astype(np.intp)]
-    rows = scaled(scores, 1.0, Marginals.uniform(*observed.shape))
-    squares, largest = score_spread(rows, users)
-    return gamma_from_spread(squares, len(users), largest)
+    users = active[np.linspace(0, len(active) - 1, min(MAX_USERS, len(active))).astype(np.intp)]
+    rows = scale_scores(scores, 1.0, Marginals.uniform(*observed.shape))
+    squares, largest = sum_squared_spread(rows, users)
+    return gamma_from_squares(squares, len(users), largest)
 
 
-def score_spread(scores: Scaled, users: Rows) -> tuple[float, float]:
+def sum_squared_spread(scores: ScaledScores, users: Rows) -> tuple[float, float]:
     """Σ(max_j S_ij − mean_j S_ij)² over some users, and the largest |S_ij| of theirs."""
     squares, largest = 0.0, 0.0
     for begin in range(0, len(users), _PART):
@@ -66,7 +66,7 @@ def score_spread(scores: Scaled, users: Rows) -> tuple[float, float]:
     return squares, largest
 
 
-def gamma_from_spread(squares: float, n_users: int, largest: float) -> float:
+def gamma_from_squares(squares: float, n_users: int, largest: float) -> float:
     """The automatic γ for such a spread of so many users' scores."""
     spread = float(np.sqrt(squares / n_users))
     return _SHARE * spread if spread > 1e-9 * largest else 1.0

@@ -13,15 +13,16 @@ from scipy.sparse import csr_array
 
 from prorec._core.checks import check_array, check_float
 from prorec._core.errors import InputError
-from prorec._core.progress import check_progress
-from prorec.transport.blocks import MEMORY, Progress
+from prorec._core.progress import Progress
+from prorec.transport.backend import Backend, entry_positions
+from prorec.transport.blocks import DEFAULT_MEMORY, bind_task
 from prorec.transport.kernels import cpu
 from prorec.transport.marginals import Marginals
-from prorec.transport.passes import Passes, places_of
-from prorec.transport.scores import Rows, in_parts
-from prorec.transport.thresholds import Matching, Threshold, as_k, fingerprint
+from prorec.transport.scores import Rows, split_into_parts
+from prorec.transport.thresholds import Matching, Threshold, check_threshold, digest_pairs
 
 Vector = NDArray[np.float64]
+_MATCHING_TASK = "Finding thresholds"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Plan(ABC):
             float(np.abs(by_user - self.marginals.users).sum()), float(np.abs(by_item - self.marginals.items).sum())
         )
 
-    def to_dense(self, memory: float = MEMORY) -> NDArray[np.float64]:
+    def to_dense(self, memory: float = DEFAULT_MEMORY) -> NDArray[np.float64]:
         """The whole of π, where it fits into so many bytes."""
         n_users, n_items = self.shape
         needed, memory = 8 * n_users * n_items, check_float("memory", memory, 0)
@@ -144,7 +145,7 @@ class ScaledPlan(Plan):
     """
 
     def __init__(
-        self, passes: Passes, marginals: Marginals, user_offset: Vector, user_potential: Vector, item_potential: Vector
+        self, passes: Backend, marginals: Marginals, user_offset: Vector, user_potential: Vector, item_potential: Vector
     ) -> None:
         self.marginals = marginals
         self.user_offset = user_offset
@@ -174,15 +175,15 @@ class ScaledPlan(Plan):
         self, observed: csr_array, threshold: Threshold = "personal", progress: Progress | None = None
     ) -> Matching:
         """Each user's threshold, and each observed pair's share of its user's mass: one pass over the scores."""
-        matrix, k = self._checked(observed), as_k(threshold)
-        check_progress(progress)
-        matched = self.passes.match(self.user_potential, self.item_potential, k, matrix, progress)
-        matching = Matching(*matched, matrix.indptr.astype(np.int64), fingerprint(matrix))
+        matrix, k = self._checked(observed), check_threshold(threshold)
+        report = bind_task(progress, _MATCHING_TASK)
+        matched = self.passes.match(self.user_potential, self.item_potential, k, matrix, report)
+        matching = Matching(*matched, matrix.indptr.astype(np.int64), digest_pairs(matrix))
         return matching.without_threshold(self.shape[1]) if threshold == "none" else matching
 
     def _portions(self) -> Iterator[Rows]:
         for rows in self.blocks.rows:
-            yield from in_parts(rows)
+            yield from split_into_parts(rows)
 
 
 class SparsePlan(Plan):
@@ -205,8 +206,8 @@ class SparsePlan(Plan):
         self, observed: csr_array, threshold: Threshold = "personal", progress: Progress | None = None
     ) -> Matching:
         """Each user's threshold, and each observed pair's share of its user's mass."""
-        matrix, k = self._checked(observed), as_k(threshold)
-        check_progress(progress)
+        matrix, k = self._checked(observed), check_threshold(threshold)
+        report = bind_task(progress, _MATCHING_TASK)
         matching = Matching.empty(matrix)
         blocks = list(self._portions())
         for number_done, users in enumerate(blocks, 1):
@@ -216,13 +217,13 @@ class SparsePlan(Plan):
             rows /= np.maximum(rows.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
             result = cpu.match_plan(rows, k, part.indptr.astype(np.int64), part.indices.astype(np.int32))
             matching.kappa[users], matching.threshold[users], shares = result
-            matching.shares[places_of(matrix.indptr, users)] = shares
-            if progress is not None:
-                progress(number_done, len(blocks))
+            matching.row_shares[entry_positions(matrix.indptr, users)] = shares
+            if report is not None:
+                report(number_done, len(blocks))
         return matching.without_threshold(self.shape[1]) if threshold == "none" else matching
 
     def _portions(self) -> Iterator[Rows]:
         n_users, n_items = self.shape
-        rows = max(1, int(MEMORY / (24 * n_items)))
+        rows = max(1, int(DEFAULT_MEMORY / (24 * n_items)))
         for begin in range(0, n_users, rows):
             yield np.arange(begin, min(begin + rows, n_users))

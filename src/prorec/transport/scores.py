@@ -29,7 +29,7 @@ _LARGEST = 1e12  # the plan is e to the power of S/γ: beyond, its digits are th
 _NUMBERS = 1 << 22  # so many factors of pairs at a time: 32 MB in double precision
 
 
-class Scaled(Protocol):
+class ScaledScores(Protocol):
     """Scores over γ."""
 
     shape: tuple[int, int]
@@ -56,7 +56,9 @@ PARTS = 12
 """In so many parts a block is taken into double precision, which needs several copies of eight bytes."""
 
 
-def scaled(scores: Factors | ScoreFunction, gamma: float, marginals: Marginals, *, in_double: bool = False) -> Scaled:
+def scale_scores(
+    scores: Factors | ScoreFunction, gamma: float, marginals: Marginals, *, in_double: bool = False
+) -> ScaledScores:
     """Scores over γ, from factors or from a function, for the users and items that the marginals are for."""
     if not isinstance(marginals, Marginals):
         raise InputError(f"marginals must be Marginals(items=…, users=…); got {type(marginals).__name__}")
@@ -72,7 +74,7 @@ def scaled(scores: Factors | ScoreFunction, gamma: float, marginals: Marginals, 
     raise InputError(f"scores must be Factors or a function of row numbers; got {type(scores).__name__}")
 
 
-def in_parts(rows: Rows, parts: int = PARTS) -> list[Rows]:
+def split_into_parts(rows: Rows, parts: int = PARTS) -> list[Rows]:
     """Some users in parts, about equally many in each."""
     return np.array_split(rows, max(1, min(parts, len(rows))))
 
@@ -100,7 +102,9 @@ class ScaledFactors:
         self._single_items = np.ascontiguousarray(self._items.T, dtype=np.float32)  # a little faster than a view
         longest = np.sqrt(np.einsum("ij,ij->i", self._items, self._items).max())
         with np.errstate(over="ignore"):
-            reach = np.concatenate([longest * self._lengths(part) for part in in_parts(np.arange(self.shape[0]), 64)])
+            reach = np.concatenate(
+                [longest * self._lengths(part) for part in split_into_parts(np.arange(self.shape[0]), 64)]
+            )
         _check_largest(reach.max())
         if self._is_sigmoid:
             _check_largest(1 / gamma)
@@ -212,7 +216,7 @@ class _ScaledFunction:
     def single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
         if self.n_double:
             return None
-        for part in in_parts(np.arange(len(rows))):
+        for part in split_into_parts(np.arange(len(rows))):
             block = self.double(rows[part])
             if max(block.max(), -block.min()) > cpu.REACH:
                 return None

@@ -9,16 +9,16 @@ import numpy as np
 
 from prorec._core.checks import check_float, check_int
 from prorec._core.errors import ConvergenceWarning, InputError
-from prorec._core.progress import check_progress
-from prorec.transport.blocks import MEMORY, Progress
+from prorec._core.progress import Progress
+from prorec.transport.backend import Backend, make_backend
+from prorec.transport.blocks import DEFAULT_MEMORY, bind_task
 from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals, Vector
-from prorec.transport.passes import Passes, passes_over
 from prorec.transport.plan import ScaledPlan
 from prorec.transport.scores import ScoreFunction
 
 if TYPE_CHECKING:
-    from prorec.transport.device import Precision
+    from prorec.transport.gpu_backend import Precision
 
 _FINEST = 1e-5  # rounding in single precision may leave an error of half of this
 
@@ -36,7 +36,7 @@ class SinkhornPlan(ScaledPlan):
 
     def __init__(
         self,
-        passes: Passes,
+        passes: Backend,
         marginals: Marginals,
         potentials: tuple[Vector, Vector],
         gamma: float,
@@ -59,10 +59,10 @@ def sinkhorn(
     *,
     tolerance: float = 1e-5,
     max_iterations: int = 1000,
-    start: SinkhornPlan | None = None,
+    init_from: SinkhornPlan | None = None,
     device: str = "auto",
     precision: Precision = "high",
-    memory: float = MEMORY,
+    memory: float = DEFAULT_MEMORY,
     progress: Progress | None = None,
 ) -> SinkhornPlan:
     """The plan that meets both marginals with the least cost less entropy; each iteration is one pass over the scores.
@@ -77,32 +77,33 @@ def sinkhorn(
     gamma : γ, the weight of the entropy; small ones take many iterations
     tolerance : the error to stop at, `Σ_j |Σ_i π_ij − p_j|`; below 1e-5 everything goes in double precision
     max_iterations : stop there in any case
-    start : an earlier plan for these items, say for other scores or another γ, to start from
+    init_from : an earlier plan for these items, say for other scores or another γ, to start from
     device, precision : as in `relaxed`
     memory : how many bytes of blocks may be in memory at once, on the CPU
-    progress : called after each block with the number done and the most that there can be, over all iterations
+    progress : called after each block with the task, the number of blocks done, and the largest number of blocks that
+        all iterations can take
     """
     tolerance = check_float("tolerance", tolerance, 0)
     max_iterations = check_int("max_iterations", max_iterations, 1)
-    check_progress(progress)
-    passes = passes_over(scores, marginals, gamma, memory, device, precision, in_double=tolerance < _FINEST)
+    report = bind_task(progress, "Computing the transport plan")
+    passes = make_backend(scores, marginals, gamma, memory, device, precision, in_double=tolerance < _FINEST)
     log_users, log_items = marginals.log_users, marginals.log_items
-    for_items = log_items if start is None else _from(start, gamma, log_items)
+    for_items = log_items if init_from is None else _from(init_from, gamma, log_items)
 
     error, iterations = np.inf, 0
     while True:
 
-        def report(done: int, _: int, before: int = iterations * passes.n_steps) -> None:
-            if progress is not None:
-                progress(before + done, max_iterations * passes.n_steps)
+        def report_block(done: int, _: int, before: int = iterations * passes.n_steps) -> None:
+            if report is not None:
+                report(before + done, max_iterations * passes.n_steps)
 
-        row_sums, by_item = passes.scaled_log_sums(for_items, log_users, report)
+        row_sums, by_item = passes.scaled_log_sums(for_items, log_users, report_block)
         for_users = log_users - row_sums
         iterations += 1
         error = float(np.abs(np.exp(by_item + for_items) - marginals.items).sum())
         if error <= tolerance or iterations == max_iterations:
-            if progress is not None:
-                progress(max_iterations * passes.n_steps, max_iterations * passes.n_steps)
+            if report is not None:
+                report(max_iterations * passes.n_steps, max_iterations * passes.n_steps)
             break
         for_items = log_items - by_item
     plan = SinkhornPlan(passes, marginals, (for_users, for_items), float(gamma), iterations, error, tolerance)
@@ -116,11 +117,11 @@ def sinkhorn(
     return plan
 
 
-def _from(start: SinkhornPlan, gamma: float, log_items: Vector) -> Vector:
+def _from(init_from: SinkhornPlan, gamma: float, log_items: Vector) -> Vector:
     """The items' potentials of an earlier plan; γ·g is what changes little from one γ to another."""
-    if not isinstance(start, SinkhornPlan):
-        raise InputError(f"start must be a plan of sinkhorn; got {type(start).__name__}")
-    if start.shape[1] != len(log_items):
-        raise InputError(f"start is a plan for {start.shape[1]} items, not {len(log_items)}")
-    potential = start.item_potential * (start.gamma / gamma)
+    if not isinstance(init_from, SinkhornPlan):
+        raise InputError(f"init_from must be a plan of sinkhorn; got {type(init_from).__name__}")
+    if init_from.shape[1] != len(log_items):
+        raise InputError(f"init_from is a plan for {init_from.shape[1]} items, not {len(log_items)}")
+    potential = init_from.item_potential * (init_from.gamma / gamma)
     return np.where(np.isfinite(potential), potential, log_items)

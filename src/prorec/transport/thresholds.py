@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from prorec._core.checks import check_array, check_int, safe_repr
+from prorec._core.checks import check_array, safe_repr
 from prorec._core.digest import digest
 from prorec._core.errors import InputError
 from prorec.transport.kernels import cpu
 
+Threshold = Literal["personal", "none"] | int
+"""How a user's threshold is chosen: `"personal"`, `"none"` or a number κ.
 
-@dataclass(frozen=True)
-class Top:
-    """The k-th largest value of each row is its threshold, the same k for all users (the paper's ROT ablation)."""
-
-    k: int
-
-    def __post_init__(self) -> None:
-        check_int("k", self.k, 1)
-
-
-Threshold = Literal["personal", "none"] | Top
-"""`personal`: the least-squares split of each row (Eq. 20); `top(k)`; or `none`, which is a threshold of 0."""
-
-
-def top(k: int) -> Top:
-    """The same number of items above the threshold for all users; where there are fewer items, all of them.
-
-    >>> top(20)
-    Top(k=20)
-    """
-    return Top(k)
+- `"personal"`: the least-squares split of the user's row of the plan (Eq. 20).
+- an integer κ ≥ 1: the κ-th largest value of the row, the same κ for all users (the paper's ROT ablation). With fewer
+  than κ items, all of them are above the threshold.
+- `"none"`: a threshold of 0, so that every pair is above it.
+"""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,11 +36,11 @@ class Matching:
     """κ: how many of all items are in the upper group, for each user."""
     threshold: NDArray[np.float32]
     """ρ_κ: the least share in the upper group, for each user."""
-    shares: NDArray[np.float32]
+    row_shares: NDArray[np.float32]
     """ρ: the share of each observed pair, in the order of the observed matrix's entries."""
     indptr: NDArray[np.int64]
-    """Where each user's pairs begin and end in `shares`."""
-    pairs: str
+    """Where each user's pairs begin and end in `row_shares`."""
+    pairs_digest: str
     """A fingerprint of which pairs were matched, in which order."""
 
     @classmethod
@@ -65,7 +52,7 @@ class Matching:
             np.empty(n_users, dtype=np.float32),
             np.empty(observed.nnz, dtype=np.float32),
             observed.indptr.astype(np.int64),
-            fingerprint(observed),
+            digest_pairs(observed),
         )
 
     def without_threshold(self, n_items: int) -> Self:
@@ -73,26 +60,28 @@ class Matching:
         return replace(self, kappa=np.full_like(self.kappa, n_items), threshold=np.zeros_like(self.threshold))
 
     def __repr__(self) -> str:
-        below = f"{np.mean(self.margins < 0):.1%}" if len(self.shares) else "none"
-        return f"Matching({len(self.kappa):,} users, {len(self.shares):,} pairs, {below} of them below the threshold)"
+        below = f"{np.mean(self.margins < 0):.1%}" if len(self.row_shares) else "none"
+        return (
+            f"Matching({len(self.kappa):,} users, {len(self.row_shares):,} pairs, {below} of them below the threshold)"
+        )
 
     @property
     def margins(self) -> NDArray[np.float32]:
         """ρ − ρ_κ of each observed pair: below 0 it is in its user's lower group."""
-        return self.shares - np.repeat(self.threshold, np.diff(self.indptr))
+        return self.row_shares - np.repeat(self.threshold, np.diff(self.indptr))
 
 
-def fingerprint(matrix: csr_array) -> str:
+def digest_pairs(matrix: csr_array) -> str:
     """What tells the entries of one sparse matrix, and their order, from those of another."""
     return digest(np.array(matrix.shape), matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
 
 
-def split(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def find_row_thresholds(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """κ and the κ-th largest value of each row, by the least-squares split into two levels (Eq. 20).
 
     Rows are numbers ≥ 0 and taken in single precision, like those of a plan.
 
-    >>> split([[9, 1, 8, 1, 0], [2, 2, 2, 2, 2]])
+    >>> find_row_thresholds([[9, 1, 8, 1, 0], [2, 2, 2, 2, 2]])
     (array([2, 1]), array([8., 2.], dtype=float32))
     """
     with np.errstate(over="ignore"):  # what is too large for single precision is refused below
@@ -110,10 +99,19 @@ def split(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     return kappa, np.ldexp(threshold, exponent)
 
 
-def as_k(threshold: Any) -> int:
-    """What the block step is asked for: k, or 0 for personal thresholds; without any, what costs least."""
-    if isinstance(threshold, Top):
-        return min(threshold.k, 2**31)  # as good as all items
+def check_threshold(threshold: Any) -> int:
+    """Check a threshold and return the κ that the block step is called with.
+
+    0 stands for personal thresholds. `"none"` becomes 1, the cheapest to find, because its result is overwritten.
+
+    >>> check_threshold("personal"), check_threshold(20), check_threshold("none")
+    (0, 20, 1)
+    """
     if isinstance(threshold, str) and threshold in ("personal", "none"):
         return 0 if threshold == "personal" else 1
-    raise InputError(f"threshold must be 'personal', 'none' or top(k); got {safe_repr(threshold)}")
+    if isinstance(threshold, Integral) and not isinstance(threshold, bool) and int(threshold) >= 1:
+        return min(int(threshold), 2**31)  # no row has more items
+    raise InputError(
+        "threshold must be 'personal', 'none' or a whole number of at least 1 (the number of items above it); "
+        f"got {safe_repr(threshold)}"
+    )

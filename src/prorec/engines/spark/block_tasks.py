@@ -18,13 +18,13 @@ from scipy.sparse import csr_array
 
 from prorec.denoise.labels import By, new_weights
 from prorec.engines.spark.arrow_batches import Batches, batch_of, features_in, in_pieces, lists, observed_in, values_in
+from prorec.transport.backend import CpuBackend
 from prorec.transport.blocks import Blocks
 from prorec.transport.factors import Factors
-from prorec.transport.gamma import score_spread
+from prorec.transport.gamma import sum_squared_spread
 from prorec.transport.item_blocks import BlockedFactors
-from prorec.transport.passes import OnCpu
-from prorec.transport.scores import Scaled, ScaledFactors
-from prorec.transport.thresholds import Matching, Threshold, as_k, fingerprint
+from prorec.transport.scores import ScaledFactors, ScaledScores
+from prorec.transport.thresholds import Matching, Threshold, check_threshold, digest_pairs
 
 Vector = NDArray[np.float64]
 
@@ -49,11 +49,11 @@ class Shipped:
     most_items: int
     """So many items at most are multiplied at a time: with more, their factors alone would fill the memory."""
 
-    def passes(self, features: NDArray[np.float32]) -> OnCpu:
+    def passes(self, features: NDArray[np.float32]) -> CpuBackend:
         """Passes over all pairs of these users with all items, in one thread: Spark has one task for each core."""
-        return OnCpu(Blocks(self.scores(features, self.gamma), self.memory, workers=1))
+        return CpuBackend(Blocks(self.scores(features, self.gamma), self.memory, workers=1))
 
-    def scores(self, features: NDArray[np.float32], gamma: float) -> Scaled:
+    def scores(self, features: NDArray[np.float32], gamma: float) -> ScaledScores:
         """Scores over γ of these users."""
         blocks = [mapped(name) for name in self.factors]
         if sum(map(len, blocks)) <= self.most_items:
@@ -123,8 +123,8 @@ def matched(
                 else np.full(len(by_user), -np.log(n_users))
             )
         passes = shipped.passes(features_in(batch))
-        kappa, value, shares = passes.match(mass - by_user, item_potential, as_k(threshold), observed)
-        matching = Matching(kappa, value, shares, observed.indptr.astype(np.int64), fingerprint(observed))
+        kappa, value, shares = passes.match(mass - by_user, item_potential, check_threshold(threshold), observed)
+        matching = Matching(kappa, value, shares, observed.indptr.astype(np.int64), digest_pairs(observed))
         if threshold == "none":
             matching = matching.without_threshold(len(item_potential))
         trusted = None if by == "plan" else values_in(batch, "trusted")
@@ -150,7 +150,7 @@ def spread(batches: Batches, shipped: Shipped) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
             scores = shipped.scores(features_in(batch), 1.0)
-            squares, largest = score_spread(scores, np.arange(batch.num_rows))
+            squares, largest = sum_squared_spread(scores, np.arange(batch.num_rows))
             yield batch_of(SPREAD, [pa.array([batch.num_rows]), pa.array([squares]), pa.array([largest])])
 
 

@@ -30,7 +30,7 @@ from prorec.engines.spark.sizes import Sizes
 from prorec.engines.spark.spark_result import Denoised, RoundOnSpark
 from prorec.engines.spark.work_directory import WorkFolder
 from prorec.transport.blocks import check_memory
-from prorec.transport.gamma import MOST_USERS, gamma_from_spread, parse_gamma
+from prorec.transport.gamma import MAX_USERS, gamma_from_squares, parse_gamma
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -285,7 +285,7 @@ class Run:
         times = parse_gamma(self.settings.gamma)
         if times is None:
             return float(self.settings.gamma)
-        chosen = np.linspace(0, self.n_active - 1, min(MOST_USERS, self.n_active)).astype(np.intp).tolist()
+        chosen = np.linspace(0, self.n_active - 1, min(MAX_USERS, self.n_active)).astype(np.intp).tolist()
         if self.n_active < self.sizes.users:  # somebody has no interaction, or none that has any weight
             active = self.indexed.where("weight > 0").select("user").distinct()
             in_order = self.folder.table(
@@ -298,7 +298,7 @@ class Run:
         )
         found = spread.selectExpr("sum(squares)", "sum(users)", "max(largest)").first()
         assert found is not None
-        return times * gamma_from_spread(float(found[0]), int(found[1]), float(found[2]))
+        return times * gamma_from_squares(float(found[0]), int(found[1]), float(found[2]))
 
     def _item_potential(self, which: int, sums: DataFrame) -> NDArray[np.float64]:
         """A_j = log p_j − C_j: the two vectors over items that come to the driver."""

@@ -17,7 +17,7 @@ from prorec.interactions.columns import ColumnRef
 from prorec.noise.flags import check_fdr
 from prorec.transport.blocks import check_memory
 from prorec.transport.gamma import parse_gamma
-from prorec.transport.thresholds import Threshold, as_k
+from prorec.transport.thresholds import Threshold, check_threshold
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +33,7 @@ class SparkProRec:
     """Where factors come from, unless they are handed in."""
     _: KW_ONLY
     threshold: Threshold = "personal"
-    """`personal` (Eq. 20), `prorec.transport.top(k)`, the same for all users, or `none`, which is ρ_κ = 0."""
+    """`personal` (Eq. 20), a number κ of items above it, the same for all users, or `none`, which is ρ_κ = 0."""
     gamma: float | str = "auto"
     """γ: how much the plan is spread."""
     beta: float = 20.0
@@ -112,7 +112,7 @@ class SparkProRec:
         check_float("lam", self.lam, 0, 1)
         check_int("rounds", self.rounds, 1)
         check_float("tolerance", self.tolerance, 0)
-        as_k(self.threshold)
+        check_threshold(self.threshold)
         check_choice("marginals", self.marginals, ("popularity", "uniform"))
         check_float("flag_share", self.flag_share, 0, 1)
         check_fdr(self.fdr)

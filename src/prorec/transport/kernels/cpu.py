@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from prorec.transport.kernels.split import kth_largest, split_row, sum_of
+from prorec.transport.kernels.row_split import kth_largest, split_row, sum_of
 
 Block = NDArray[Any]  # float32 or float64
 Vector = NDArray[np.float64]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from prorec import InputError
-from prorec.transport import split
-from prorec.transport.kernels.split import BUCKETS, kth_largest
+from prorec.transport import find_row_thresholds
+from prorec.transport.kernels.row_split import BUCKETS, kth_largest
 
 POSITIVE = st.floats(0, 2.0**127, width=32)
 SMALL_WHOLE = st.integers(0, 4).map(float)
@@ -42,7 +42,7 @@ def by_sorting(row: np.ndarray) -> tuple[int, float]:
 
 
 def check(row: np.ndarray) -> None:
-    kappa, threshold = (answer[0] for answer in split(row[None]))
+    kappa, threshold = (answer[0] for answer in find_row_thresholds(row[None]))
     wanted, value, gains = brute_force(row)
     if kappa != wanted:  # only where rounding in double precision cannot tell the two apart
         base = sum(Fraction(float(v)) for v in row) ** 2 / len(row)
@@ -61,7 +61,7 @@ def test_equals_brute_force(row: np.ndarray) -> None:
 @settings(max_examples=1000)
 @given(hnp.arrays(np.float32, st.integers(1, 30), elements=SMALL_WHOLE))
 def test_equals_brute_force_on_ties(row: np.ndarray) -> None:
-    kappa, threshold = split(row[None])
+    kappa, threshold = find_row_thresholds(row[None])
     wanted, value, _ = brute_force(row)
     assert (kappa[0], threshold[0]) == (wanted, value)
 
@@ -88,7 +88,7 @@ def test_equals_a_full_sort_on_long_rows(n: int, spread: float) -> None:
     rows = np.exp(spread * rng.standard_normal((20, n))).astype(np.float32)
     rows[10:] = np.maximum(rows[10:], np.float32(1))  # half of each row is one tie
     rows[15:, : n // 3] *= np.float32(50)
-    kappa, threshold = split(rows)
+    kappa, threshold = find_row_thresholds(rows)
     wanted = [by_sorting(row) for row in rows] if spread else [(1, 1.0)] * 15 + [(n // 3, 50.0)] * 5
     assert list(zip(kappa.tolist(), threshold.tolist(), strict=True)) == wanted
 
@@ -98,14 +98,14 @@ def test_two_equally_good_splits_far_apart() -> None:
     half = np.linspace(0, 1, 2000) ** 8
     row = np.concatenate([half, 2 - half[::-1]]).astype(np.float32) + np.float32(5)
     wanted, value, _ = brute_force(row)
-    kappa, threshold = split(row[None])
+    kappa, threshold = find_row_thresholds(row[None])
     assert (kappa[0], threshold[0]) == (wanted, value)
 
 
 def test_far_apart_and_few_values_between() -> None:
     """Every power of two once, and many zeros: each bucket holds one value."""
     row = np.concatenate([np.float32(2.0) ** np.arange(-100, 100), np.zeros(8 * BUCKETS)]).astype(np.float32)
-    kappa, threshold = split(row[None])
+    kappa, threshold = find_row_thresholds(row[None])
     assert (kappa[0], threshold[0]) == brute_force(row)[:2]
 
 
@@ -116,7 +116,7 @@ def test_survivors_at_both_ends_of_the_span() -> None:
     middle = (6 + 0.12 * np.abs(rng.standard_normal(2000))).clip(6, 7.9)
     half = np.concatenate([low, middle]).astype(np.float32)
     row = np.concatenate([half, np.float32(12) - half])
-    kappa, threshold = split(row[None])
+    kappa, threshold = find_row_thresholds(row[None])
     assert (kappa[0], threshold[0]) == brute_force(row)[:2]
 
 
@@ -127,7 +127,7 @@ def test_a_mean_that_single_precision_rounds() -> None:
     row[:80_000] -= 3 * step / 2
     row[80_000:160_000] -= 10 * step
     row[-1] += 2 * step
-    kappa, threshold = split(row[None])
+    kappa, threshold = find_row_thresholds(row[None])
     assert (int(kappa[0]), float(threshold[0])) == by_sorting(row)
 
 
@@ -143,8 +143,8 @@ def test_kth_largest(row: np.ndarray, data: st.DataObject) -> None:
 @given(hnp.arrays(np.float32, st.integers(2, 50), elements=st.floats(0, 2.0**20, width=32)), st.integers(-20, 20))
 def test_scaling_a_row_changes_nothing(row: np.ndarray, power: int) -> None:
     row[row < 1e-3] = 0  # so that nothing is lost to underflow
-    kappa, threshold = split(row[None])
-    scaled, scaled_threshold = split((row * np.float32(2.0**power))[None])
+    kappa, threshold = find_row_thresholds(row[None])
+    scaled, scaled_threshold = find_row_thresholds((row * np.float32(2.0**power))[None])
     assert (scaled[0], scaled_threshold[0]) == (kappa[0], threshold[0] * np.float32(2.0**power))
 
 
@@ -161,9 +161,9 @@ def test_scaling_a_row_changes_nothing(row: np.ndarray, power: int) -> None:
 )
 def test_bad_rows(rows: list, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        split(rows)
+        find_row_thresholds(rows)
 
 
 def test_no_rows() -> None:
-    kappa, threshold = split(np.empty((0, 3)))
+    kappa, threshold = find_row_thresholds(np.empty((0, 3)))
     assert len(kappa) == len(threshold) == 0

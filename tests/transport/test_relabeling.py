@@ -7,14 +7,14 @@ import pytest
 from scipy.sparse import csr_array
 
 from prorec import InputError
-from prorec.transport import Marginals, Matching, labels, relabel, relaxed
+from prorec.transport import Marginals, Matching, compute_label_probabilities, relabel, relaxed
 from tests.transport.problems import problem
 
 
 def by_hand() -> tuple[csr_array, Matching]:
     weights = csr_array(np.array([[1, 0, 0.5], [0, 1, 0]], dtype=np.float32))
     matching = Matching.empty(weights)
-    matching.kappa[:], matching.threshold[:], matching.shares[:] = [1, 2], [0.6, 0.2], [0.6, 0.1, 0.7]
+    matching.kappa[:], matching.threshold[:], matching.row_shares[:] = [1, 2], [0.6, 0.2], [0.6, 0.1, 0.7]
     return weights, matching
 
 
@@ -22,7 +22,7 @@ def test_by_hand() -> None:
     weights, matching = by_hand()
     # Margins 0, −.5, .5; times β = 2: 0, −1, 1.
     r = [0.5, 1 / (1 + np.e), np.e / (1 + np.e)]
-    np.testing.assert_allclose(labels(matching, 2), r, rtol=1e-6)
+    np.testing.assert_allclose(compute_label_probabilities(matching, 2), r, rtol=1e-6)
     new = relabel(weights, matching, 2, 0.25)
     np.testing.assert_allclose(new.toarray(), [[0.625, 0, 0.125 + 0.375 * r[1]], [0, 0.25 + 0.75 * r[2], 0]], rtol=1e-6)
     assert new.dtype == np.float32
@@ -38,14 +38,14 @@ def test_anchored_ends_where_the_labels_are() -> None:
         compounding = relabel(compounding, matching, 2, 0.5)
         anchored = relabel(anchored, matching, 2, 0.5, original=weights)
     assert compounding.data.max() < 1e-6
-    np.testing.assert_allclose(anchored.data, labels(matching, 2) * weights.data, rtol=1e-6)
+    np.testing.assert_allclose(anchored.data, compute_label_probabilities(matching, 2) * weights.data, rtol=1e-6)
 
 
 def test_all_or_nothing() -> None:
     weights, matching = by_hand()
     np.testing.assert_array_equal(relabel(weights, matching, 20, 1).data, weights.data)
     np.testing.assert_allclose(relabel(weights, matching, 0, 0).data, 0.5 * weights.data)
-    np.testing.assert_allclose(labels(matching, 1e308), [0.5, 0, 1])
+    np.testing.assert_allclose(compute_label_probabilities(matching, 1e308), [0.5, 0, 1])
 
 
 def test_of_a_plan() -> None:
@@ -83,7 +83,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(InputError, match=r"matching must be what plan\.match answers; got NoneType"):
         relabel(weights, None, 1, 0.5)
     with pytest.raises(InputError, match=r"matching must be what plan\.match answers; got NoneType"):
-        labels(None, 1)
+        compute_label_probabilities(None, 1)
     with pytest.raises(InputError, match="weights must be finite"):
         relabel(weights * np.float32(np.nan), matching, 1, 0.5)
     with pytest.raises(InputError, match="original must have the 3 entries that were matched"):

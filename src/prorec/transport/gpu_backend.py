@@ -19,8 +19,9 @@ from scipy.sparse import csr_array
 from prorec._core.device import free_memory, full_precision_matmul
 from prorec._core.errors import InputError
 from prorec._core.tensors import tensor
-from prorec.transport.blocks import Blocks, Progress
-from prorec.transport.device_factors import (
+from prorec.transport.backend import Matched
+from prorec.transport.blocks import BlockProgress, Blocks
+from prorec.transport.gpu_factors import (
     HAS_TRITON,
     LOG2_E,
     Copies,
@@ -33,13 +34,12 @@ from prorec.transport.device_factors import (
     items_on,
     tiles_for,
 )
-from prorec.transport.kernels import plain
+from prorec.transport.kernels import dense
 from prorec.transport.marginals import Vector
-from prorec.transport.passes import Matched
 from prorec.transport.scores import ScaledFactors
 
 if HAS_TRITON:
-    from prorec.transport.device_splits import Splits
+    from prorec.transport.gpu_thresholds import Splits
     from prorec.transport.kernels import cuda
 
 Precision = Literal["high", "fast", "double"]
@@ -54,7 +54,7 @@ _LEAST = float(np.log(1e-30))  # the logarithm of what sums in single precision 
 _SMALLEST = 2.0**-80  # a row that sums up to less may have lost digits
 
 
-class OnDevice:
+class GpuBackend:
     """Scores over γ on a device of PyTorch's: what `passes.OnCpu` is on the CPU.
 
     Parameters
@@ -101,12 +101,12 @@ class OnDevice:
 
     # ── what is asked for ───────────────────────────────────────────────────────────────────────────
 
-    def log_sums(self, progress: Progress | None = None) -> tuple[Vector, Vector]:
+    def log_sums(self, progress: BlockProgress | None = None) -> tuple[Vector, Vector]:
         """R_i = log Σ_j e^(S_ij/γ) for each user, and C_j = log Σ_i e^(S_ij/γ) for each item."""
         return self._both_sums(None, None, progress)
 
     def scaled_log_sums(
-        self, item_potential: Vector, user_log_mass: Vector, progress: Progress | None = None
+        self, item_potential: Vector, user_log_mass: Vector, progress: BlockProgress | None = None
     ) -> tuple[Vector, Vector]:
         """Sums for both halves of a Sinkhorn iteration, see `Passes`."""
         by_user, _ = self._both_sums(item_potential, None)
@@ -119,7 +119,7 @@ class OnDevice:
         item_potential: Vector,
         k: int,
         observed: csr_array,
-        progress: Progress | None = None,
+        progress: BlockProgress | None = None,
     ) -> Matched:
         """κ and the threshold's share of each user, and the shares of the observed pairs, in their order."""
         n_users = self.shape[0]
@@ -159,7 +159,7 @@ class OnDevice:
     # ── sums ────────────────────────────────────────────────────────────────────────────────────────
 
     def _both_sums(
-        self, of_items: Vector | None, of_users: Vector | None, progress: Progress | None = None
+        self, of_items: Vector | None, of_users: Vector | None, progress: BlockProgress | None = None
     ) -> tuple[Vector, Vector]:
         """Row sums of e^(x_ij + g_j), and column sums of e^(x_ij + f_i), as logarithms."""
         n_users, n_items = self.shape
@@ -305,7 +305,7 @@ class OnDevice:
         threshold = torch.empty(len(users), dtype=torch.float32, device=self._device)
         shares = torch.empty(len(rows), dtype=torch.float32, device=self._device)
         for part, block in self._dense(users):
-            kappa[part], threshold[part], values = plain.match(block, of_users[part], of_items, k)
+            kappa[part], threshold[part], values = dense.match(block, of_users[part], of_items, k)
             first, last = torch.searchsorted(rows, torch.tensor([part.start, part.stop], device=self._device)).tolist()
             shares[first:last] = values[rows[first:last] - part.start, items[first:last].long()]
         return kappa, threshold, shares

@@ -11,10 +11,10 @@ from scipy.special import expit
 
 from prorec._core.checks import check_float
 from prorec._core.errors import InputError
-from prorec.transport.thresholds import Matching, fingerprint
+from prorec.transport.thresholds import Matching, digest_pairs
 
 
-def labels(matching: Matching, beta: float) -> NDArray[np.float32]:
+def compute_label_probabilities(matching: Matching, beta: float) -> NDArray[np.float32]:
     """r_ij = 1 / (1 + e^(−β·(ρ_ij − ρ_iκ))) for each observed pair (Eq. 22)."""
     if not isinstance(matching, Matching):
         raise InputError(f"matching must be what plan.match answers; got {type(matching).__name__}")
@@ -48,7 +48,7 @@ def relabel(
     if original is not None:
         _check_pairs("original", original, matching)
         anchor = original
-    data = lam * weights.data + (1 - lam) * labels(matching, beta) * anchor.data
+    data = lam * weights.data + (1 - lam) * compute_label_probabilities(matching, beta) * anchor.data
     with np.errstate(over="ignore"):
         data = data.astype(np.float32)
     if not np.isfinite(data).all():
@@ -59,8 +59,8 @@ def relabel(
 def _check_pairs(name: str, matrix: Any, matching: Matching) -> None:
     if getattr(matrix, "format", "") != "csr" or matrix.dtype.kind not in "biuf":
         raise InputError(f"{name} must be a csr matrix of numbers; got {type(matrix).__name__}")
-    if fingerprint(matrix) != matching.pairs:
+    if digest_pairs(matrix) != matching.pairs_digest:
         raise InputError(
-            f"{name} must have the {len(matching.shares)} entries that were matched, in their order; "
+            f"{name} must have the {len(matching.row_shares)} entries that were matched, in their order; "
             f"got {matrix.nnz} entries"
         )

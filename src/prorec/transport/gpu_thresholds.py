@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import torch
 
-from prorec.transport.device_factors import LOG2_E, Product, Users, described, interpreted, tiles_for
-from prorec.transport.kernels import certificate, cuda
+from prorec.transport.gpu_factors import LOG2_E, Product, Users, described, interpreted, tiles_for
+from prorec.transport.kernels import cuda, optimality
 
 ROOM = 2048
 """Values that each of the four threads of a row may collect."""
@@ -25,8 +25,8 @@ class Left(NamedTuple):
 
     rows: torch.Tensor
     users: Users
-    found: certificate.Surveyed
-    open: certificate.Open
+    found: optimality.Surveyed
+    open: optimality.Open
 
     def of(self, chosen: torch.Tensor) -> Left:
         """Some of them."""
@@ -77,7 +77,7 @@ class Splits:
         self.kappa[begin:end] = torch.where(is_flat, 1, self.kappa[begin:end])
         self.threshold[begin:end] = torch.where(is_flat, found.top + centre, self.threshold[begin:end])
         endless = torch.full_like(centre, torch.inf)
-        left = certificate.still_open(found, searched, certificate.Span(-endless, endless), self._best[begin:end])
+        left = optimality.still_open(found, searched, optimality.Span(-endless, endless), self._best[begin:end])
         self.is_settled[begin:end] = is_flat | (~left.rows & (self.kappa[begin:end] > 0))
         unproved = torch.nonzero(left.rows & ~is_flat)[:, 0]
         # Their factors stay on the device: those that would be too many are sorted in the end.
@@ -101,15 +101,15 @@ class Splits:
             span, found = left.open.span, left.found
             # What may hold too many values is only cut again.
             fits = left.open.n_values <= 0.9 * 4 * ROOM
-            window = certificate.Span(*(torch.where(fits, edge, torch.inf) for edge in span))
-            cuts = certificate.spread(span, found)
+            window = optimality.Span(*(torch.where(fits, edge, torch.inf) for edge in span))
+            cuts = optimality.spread(span, found)
             found, searched = self._search(left.rows, left.users, found.centre, cuts, window)
             best = torch.maximum(left.open.best, self._best[left.rows])
-            on = certificate.still_open(found, searched, span, best)
+            on = optimality.still_open(found, searched, span, best)
             self.is_settled[left.rows] = ~on.rows & (self.kappa[left.rows] > 0)
             self._left.append(Left(left.rows, left.users, found, on).of(torch.nonzero(on.rows)[:, 0]))
 
-    def _guessed(self, users: Users, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, certificate.Span]:
+    def _guessed(self, users: Users, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, optimality.Span]:
         items, _, scale = self._product
         chosen = items.sampled
         n, n_rows, device = len(chosen), len(b), b.device
@@ -122,11 +122,11 @@ class Splits:
         centre, low, high = (torch.empty(n_rows, dtype=torch.float32, device=device) for _ in range(3))
         cuts = torch.empty((n_rows, cuda.CUTS), dtype=torch.float32, device=device)
         cuda.guess[(n_rows,)](values, centre, cuts, low, high, items.n_items, 4 * ROOM, _CHANCES, N=n)
-        return centre, cuts, certificate.Span(low, high)
+        return centre, cuts, optimality.Span(low, high)
 
     def _search(
-        self, rows: torch.Tensor, users: Users, centre: torch.Tensor, cuts: torch.Tensor, window: certificate.Span
-    ) -> tuple[certificate.Surveyed, certificate.Span]:
+        self, rows: torch.Tensor, users: Users, centre: torch.Tensor, cuts: torch.Tensor, window: optimality.Span
+    ) -> tuple[optimality.Surveyed, optimality.Span]:
         """Survey rows and take over what is best within their windows; what was found, and where all was seen."""
         items, _, scale = self._product
         n_rows, device, n_items = len(rows), rows.device, len(items.hi)
@@ -170,8 +170,8 @@ class Splits:
         self.threshold[rows] = torch.where(is_better, threshold + centre, self.threshold[rows])
         self._best[rows] = torch.where(is_better, best, self._best[rows])
         low = torch.where(kappa >= 0, window.low, torch.inf)
-        searched = certificate.Span(low, torch.where(kappa >= 0, window.high, -torch.inf))
-        return certificate.Surveyed(centre, cuts, distances, found[:, 0], found[:, 1], items.n_items), searched
+        searched = optimality.Span(low, torch.where(kappa >= 0, window.high, -torch.inf))
+        return optimality.Surveyed(centre, cuts, distances, found[:, 0], found[:, 1], items.n_items), searched
 
 
 def _together(parts: list[Left], rows: int) -> Iterator[Left]:
@@ -182,8 +182,8 @@ def _together(parts: list[Left], rows: int) -> Iterator[Left]:
     whole = Left(
         torch.cat([part.rows for part in parts]),
         Users(*(torch.cat([part.users[i] for part in parts]) for i in range(2))),
-        certificate.joined([part.found for part in parts]),
-        certificate.joined_open([part.open for part in parts]),
+        optimality.joined([part.found for part in parts]),
+        optimality.joined_open([part.open for part in parts]),
     )
     for begin in range(0, len(whole.rows), rows):
         yield whole.of(torch.arange(begin, min(begin + rows, len(whole.rows)), device=whole.rows.device))

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from prorec import Factors, InputError, ProRec, load, transport
 from prorec._core import device
 from prorec.models import NCE
-from prorec.transport import Marginals, device_factors, device_splits
-from prorec.transport import device as on_device
-from prorec.transport import passes as passes_module
-from prorec.transport.blocks import MEMORY, blocks_of
-from prorec.transport.device import OnDevice
-from prorec.transport.kernels import certificate, plain
-from prorec.transport.kernels.certificate import Span, Surveyed
-from prorec.transport.passes import OnCpu
+from prorec.transport import Marginals, gpu_factors, gpu_thresholds
+from prorec.transport import backend as passes_module
+from prorec.transport import gpu_backend as on_device
+from prorec.transport.backend import CpuBackend
+from prorec.transport.blocks import DEFAULT_MEMORY, make_blocks
+from prorec.transport.gpu_backend import GpuBackend
+from prorec.transport.kernels import dense, optimality
+from prorec.transport.kernels.optimality import Span, Surveyed
 from tests.transport.problems import Problem, problem
 
 triton = pytest.importorskip("triton")
@@ -40,8 +40,8 @@ HERE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 @pytest.fixture(autouse=True)
 def _little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A few samples and little room for each row, so that small problems go where large ones do."""
-    monkeypatch.setattr(device_factors, "SAMPLED", 32)
-    monkeypatch.setattr(device_splits, "ROOM", 8)
+    monkeypatch.setattr(gpu_factors, "SAMPLED", 32)
+    monkeypatch.setattr(gpu_thresholds, "ROOM", 8)
     return
 
 
@@ -62,18 +62,18 @@ def _sorting_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReduceOps, "apply_impl", at_once)
 
 
-def both(given: Problem, gamma: float, precision: Any = "high") -> tuple[OnDevice, OnCpu]:
-    blocks = blocks_of(given.factors, given.marginals, gamma, MEMORY)
-    exact = OnCpu(blocks_of(given.factors, given.marginals, gamma, MEMORY, in_double=True))
-    return OnDevice(blocks, HERE, precision), exact
+def both(given: Problem, gamma: float, precision: Any = "high") -> tuple[GpuBackend, CpuBackend]:
+    blocks = make_blocks(given.factors, given.marginals, gamma, DEFAULT_MEMORY)
+    exact = CpuBackend(make_blocks(given.factors, given.marginals, gamma, DEFAULT_MEMORY, in_double=True))
+    return GpuBackend(blocks, HERE, precision), exact
 
 
-def potentials(given: Problem, exact: OnCpu) -> tuple[Any, Any]:
+def potentials(given: Problem, exact: CpuBackend) -> tuple[Any, Any]:
     by_user, by_item = exact.log_sums()
     return given.marginals.log_users - by_user, given.marginals.log_items - by_item
 
 
-def assert_same_plan(given: Problem, ours: OnDevice, exact: OnCpu, tolerance: float) -> None:
+def assert_same_plan(given: Problem, ours: GpuBackend, exact: CpuBackend, tolerance: float) -> None:
     of_users, of_items = potentials(given, exact)
     kappa, threshold, shares = ours.match(of_users, of_items, 0, given.observed)
     kappa_, threshold_, shares_ = exact.match(of_users, of_items, 0, given.observed)
@@ -249,8 +249,8 @@ def test_solvers_and_the_denoiser_take_a_device(monkeypatch: pytest.MonkeyPatch)
         for solver in (transport.relaxed, transport.sinkhorn)
     )
     for here, there in (relaxed, sinkhorn):
-        assert isinstance(here.passes, OnDevice)
-        assert isinstance(there.passes, OnCpu)
+        assert isinstance(here.passes, GpuBackend)
+        assert isinstance(there.passes, CpuBackend)
         np.testing.assert_allclose(here.to_dense(), there.to_dense(), rtol=1e-3)
         mine, right = here.match(given.observed), there.match(given.observed)
         np.testing.assert_array_equal(mine.kappa, right.kappa)
@@ -331,7 +331,7 @@ def test_the_best_split_is_never_ruled_out(n: int, spread: float, seed: int, cut
     distances = np.abs(w - edges[:, None]).sum(axis=1)
     surveyed = Surveyed(one(centre), one(edges), one(distances), one(w.sum()), one(w.max()), n)
     endless = one(np.inf)
-    found = certificate.still_open(surveyed, Span(one(low), one(high)), Span(-endless, endless), one(best))
+    found = optimality.still_open(surveyed, Span(one(low), one(high)), Span(-endless, endless), one(best))
     assert float(found.best) <= gains.max() * (1 + 1e-9)
     if gains.max() > 0 and best < gains.max() * (1 - 1e-9):
         assert found.rows[0]
@@ -346,7 +346,7 @@ def test_plain_split_is_that_of_the_cpu() -> None:
     rows = np.random.default_rng(0).lognormal(size=(50, 37)).astype(np.float32)
     rows[0] = 1
     rows[1] = np.round(rows[1])
-    kappa, threshold = transport.split(rows)
-    mine = plain.split(torch.from_numpy(rows))
+    kappa, threshold = transport.find_row_thresholds(rows)
+    mine = dense.split(torch.from_numpy(rows))
     np.testing.assert_array_equal(mine[0], kappa)
     np.testing.assert_array_equal(mine[1], threshold)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec.transport.kernels import cpu
-from prorec.transport.scores import PARTS, Rows, Scaled, in_parts
+from prorec.transport.scores import PARTS, Rows, ScaledScores, split_into_parts
 
 Room = NDArray[np.float32]
 """Where a block in single precision goes: at least as many rows as there are users, one column for each item."""
@@ -22,13 +22,13 @@ Vector = NDArray[np.float64]
 Result = TypeVar("Result", bound=tuple[NDArray[Any], ...])
 
 
-def sum_block(scores: Scaled, rows: Rows, room: Room) -> tuple[Vector, Vector]:
+def sum_block(scores: ScaledScores, rows: Rows, room: Room) -> tuple[Vector, Vector]:
     """R_i = log Σ_j e^(S_ij/γ) for these users, and C_j = log Σ_i e^(S_ij/γ) over them: what Eq. 7 divides by."""
     return _worked(scores, rows, room, lambda part, block: cpu.log_sums(block), _joined_sums)
 
 
 def scale_block(
-    scores: Scaled, rows: Rows, room: Room, item_potential: Vector, user_log_mass: Vector
+    scores: ScaledScores, rows: Rows, room: Room, item_potential: Vector, user_log_mass: Vector
 ) -> tuple[Vector, Vector]:
     """Half a Sinkhorn iteration, and the sums for the other half (Eq. 4).
 
@@ -45,7 +45,7 @@ def scale_block(
 
 
 def match_block(
-    scores: Scaled,
+    scores: ScaledScores,
     rows: Rows,
     room: Room,
     user_potential: Vector,
@@ -69,7 +69,7 @@ def match_block(
 
 
 def _worked(
-    scores: Scaled,
+    scores: ScaledScores,
     rows: Rows,
     room: Room,
     step: Callable[[Rows, cpu.Block], Result | None],
@@ -82,7 +82,7 @@ def _worked(
     if result is not None:
         return result
     # Room for a twelfth of a full block in double precision; a smaller block may not need to be parted at all.
-    for part in in_parts(everyone, -(-PARTS * len(rows) // len(room))):
+    for part in split_into_parts(everyone, -(-PARTS * len(rows) // len(room))):
         of_part = step(part, scores.double(rows[part]))
         assert of_part is not None, "every step takes a block in double precision"
         result = of_part if result is None else join(result, of_part)
