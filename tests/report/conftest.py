@@ -18,6 +18,7 @@ from prorec import Interactions, ProRec
 from prorec.cli.demo import demo_denoiser
 from prorec.data.cinema import make_cinema
 from prorec.models import SVD
+from prorec.report import write_report
 
 HOSTILE = [
     "<script>window.pwned = 1</script>",
@@ -48,7 +49,7 @@ def cinema_denoiser() -> ProRec:
 def cinema_page(cinema_denoiser: ProRec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cinema") / "report.html"
     is_noise = cinema_denoiser.interactions_.columns["origin"] == 2
-    cinema_denoiser.report(path, title="The cinema: which clicks are noise?", is_noise=is_noise)
+    write_report(cinema_denoiser, path, title="The cinema: which clicks are noise?", is_noise=is_noise)
     return path
 
 
@@ -73,7 +74,7 @@ def hostile_denoiser() -> ProRec:
 @pytest.fixture(scope="session")
 def hostile_page(hostile_denoiser: ProRec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("hostile") / "report.html"
-    hostile_denoiser.report(path, title="</title><script>window.pwned = 4</script>")
+    write_report(hostile_denoiser, path, title="</title><script>window.pwned = 4</script>")
     return path
 
 
@@ -88,7 +89,7 @@ def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     denoiser = ProRec(SVD(rank=4), flag_share=0.3).fit(clicks.with_item_info(names))
     assert denoiser.flagged_.sum() > 110_000
     path = tmp_path_factory.mktemp("large") / "report.html"
-    denoiser.report(path, held_out=False)
+    write_report(denoiser, path, held_out=False)
     return path
 
 

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array, lil_array
 
 from prorec import ProRec
 from prorec.models import NCE, SVD
+from prorec.report import write_report
 from tests.report.conftest import HOSTILE
 
 
@@ -110,7 +111,7 @@ def test_a_user_with_very_many_clicks(opened: Any, tmp_path: Path) -> None:
     matrix = lil_array((40, 150_000))
     matrix[0, :] = 1
     matrix[1:, :20] = 1
-    ProRec(SVD(rank=1)).fit(csr_array(matrix)).report(tmp_path / "report.html", held_out=False)
+    write_report(ProRec(SVD(rank=1)).fit(csr_array(matrix)), tmp_path / "report.html", held_out=False)
     watched = opened(tmp_path / "report.html")
     watched.page.fill("#find", "0")
     watched.page.press("#find", "Enter")

@@ -18,6 +18,7 @@ from prorec import Interactions, ProRec
 from prorec._core.errors import InputError
 from prorec.evaluation.comparison import compare_on_splits
 from prorec.models import NCE, SVD
+from prorec.report import write_report
 from prorec.report.packing import packed
 from prorec.report.words import change
 from tests.report.conftest import HOSTILE, data_in
@@ -100,28 +101,28 @@ def small() -> ProRec:
 
 def test_a_log_too_small_to_judge_by_says_so(tmp_path: Path) -> None:
     denoiser = ProRec(SVD(rank=1)).fit(csr_array(np.array([[1.0, 1.0], [1.0, 0.0]])))
-    denoiser.report(tmp_path / "report.html")
+    write_report(denoiser, tmp_path / "report.html")
     assert "nan" not in (tmp_path / "report.html").read_text().partition("<script")[0].lower()
 
 
 def test_without_a_last_model_there_are_no_lists(tmp_path: Path) -> None:
     clicks = Interactions.from_matrix(csr_array(np.array([[1.0, 1, 0], [1, 0, 1], [1, 1, 1]])))
     denoiser = ProRec(SVD(rank=1)).fit(clicks, refit=False)
-    denoiser.report(tmp_path / "report.html", held_out=False)
+    write_report(denoiser, tmp_path / "report.html", held_out=False)
     assert data_in(tmp_path / "report.html")["users"]["before"] is None
     assert "not measured" in (tmp_path / "report.html").read_text()
 
 
 def test_weights_that_were_not_one_are_shown(tmp_path: Path) -> None:
     denoiser = ProRec(SVD(rank=1)).fit(csr_array(np.array([[0.5, 1, 0], [1, 0, 0.25], [1, 1, 1]])))
-    denoiser.report(tmp_path / "report.html", held_out=False)
+    write_report(denoiser, tmp_path / "report.html", held_out=False)
     before = unpacked(data_in(tmp_path / "report.html")["clicks"]["weightBefore"])
     assert np.array_equal(before, np.array([0.5, 1, 1, 0.25, 1, 1, 1], dtype=np.float32))
 
 
 def test_half_a_character_is_no_obstacle(tmp_path: Path) -> None:
     clicks = Interactions.from_matrix(csr_array(np.ones((3, 2)))).with_item_info({0: "\ud800", 1: "fine"})
-    ProRec(SVD(rank=1)).fit(clicks).report(tmp_path / "report.html", held_out=False)
+    write_report(ProRec(SVD(rank=1)).fit(clicks), tmp_path / "report.html", held_out=False)
     assert "fine" in data_in(tmp_path / "report.html")["items"]["name"]
 
 
@@ -136,21 +137,21 @@ def test_half_a_character_is_no_obstacle(tmp_path: Path) -> None:
 def test_places_where_no_report_can_be(tmp_path: Path, path: str, words: str) -> None:
     (tmp_path / "folder.html").mkdir()
     with pytest.raises(InputError, match=words):
-        small().report(tmp_path / path)
+        write_report(small(), tmp_path / path)
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     with pytest.raises(InputError, match="fit"):
-        ProRec(SVD(rank=1)).report(path)
+        write_report(ProRec(SVD(rank=1)), path)
     with pytest.raises(InputError, match="is_noise must be 7 booleans"):
-        small().report(path, is_noise=[True])
+        write_report(small(), path, is_noise=[True])
     with pytest.raises(InputError, match="title must be text"):
-        small().report(path, title="")
+        write_report(small(), path, title="")
     with pytest.raises(InputError, match="progress"):
-        small().report(path, progress=3)  # type: ignore[arg-type]
+        write_report(small(), path, progress=3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="path must be"):
-        small().report(3)  # type: ignore[arg-type]
+        write_report(small(), 3)  # type: ignore[arg-type]
     assert not path.exists()
 
 
@@ -165,7 +166,7 @@ def test_without_jinja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     denoiser = small()
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=r"pip install 'prorec\[report\]'"):
-        denoiser.report(tmp_path / "report.html")
+        write_report(denoiser, tmp_path / "report.html")
 
 
 def test_an_old_report_survives_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,14 +174,14 @@ def test_an_old_report_survives_a_failure(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_text("old")
     monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(InputError, match="no room"):
-        small().report(path, held_out=False)
+        write_report(small(), path, held_out=False)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_ids_are_text_because_javascript_has_no_large_numbers(tmp_path: Path) -> None:
     clicks = Interactions.from_matrix(csr_array(np.ones((3, 2))), users=[2**55, 2**55 + 1, 2**55 + 2], items=["a", "b"])
-    ProRec(SVD(rank=1)).fit(clicks).report(tmp_path / "report.html", held_out=False)
+    write_report(ProRec(SVD(rank=1)).fit(clicks), tmp_path / "report.html", held_out=False)
     assert data_in(tmp_path / "report.html")["users"]["id"] == [str(2**55 + at) for at in range(3)]
 
 
@@ -209,7 +210,7 @@ def test_counts_of_a_user_are_of_all_their_clicks_also_where_the_page_has_not_al
 def test_whatever_the_denoiser_was_told(tmp_path: Path, how: dict[str, Any], words: str) -> None:
     rng = np.random.default_rng(1)
     clicks = csr_array((rng.random((12, 9)) < 0.5).astype(float))
-    ProRec(SVD(rank=2), **how).fit(clicks).report(tmp_path / "report.html")
+    write_report(ProRec(SVD(rank=2), **how).fit(clicks), tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert words in page
     assert not re.search(r"\bnan\b", page.partition('<script type="application/json"')[0], re.IGNORECASE)
@@ -218,14 +219,14 @@ def test_whatever_the_denoiser_was_told(tmp_path: Path, how: dict[str, Any], wor
 def test_a_gain_that_smaller_weights_have_too_is_called_that(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     clicks = csr_array((rng.random((60, 40)) < 0.3).astype(float))  # nothing in it to find
-    ProRec(SVD(rank=3)).fit(clicks).report(tmp_path / "report.html")
+    write_report(ProRec(SVD(rank=3)).fit(clicks), tmp_path / "report.html")
     assert "smaller weights alone gain" in (tmp_path / "report.html").read_text()
 
 
 def test_nothing_flagged_says_what_would_be(cinema_denoiser: ProRec, tmp_path: Path) -> None:
     denoiser = copy(cinema_denoiser)
     denoiser.fdr = 0.001
-    denoiser.report(tmp_path / "report.html", held_out=False)
+    write_report(denoiser, tmp_path / "report.html", held_out=False)
     page = (tmp_path / "report.html").read_text()
     least = next(fdr for fdr in (0.2, 0.3, 0.4, 0.5) if denoiser.finder_.flag(fdr=fdr).any())
     assert f"with --fdr {least:g} there would be {denoiser.finder_.flag(fdr=least).sum():,}" in page
@@ -235,6 +236,6 @@ def test_nothing_flagged_says_what_would_be(cinema_denoiser: ProRec, tmp_path: P
 
 def test_very_long_names_are_cut(tmp_path: Path) -> None:
     clicks = Interactions.from_matrix(csr_array(np.ones((3, 2)))).with_item_info({0: "x" * 10_000}, {0: ["y" * 10_000]})
-    ProRec(SVD(rank=1)).fit(clicks).report(tmp_path / "report.html", held_out=False)
+    write_report(ProRec(SVD(rank=1)).fit(clicks), tmp_path / "report.html", held_out=False)
     assert "x" * 1000 not in (tmp_path / "report.html").read_text()
     assert "y" * 1000 not in (tmp_path / "report.html").read_text()

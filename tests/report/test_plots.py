@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import matplotlib as mpl
 import numpy as np
@@ -20,7 +21,7 @@ from matplotlib.patches import Rectangle
 from prorec import Interactions, ProRec
 from prorec._core.errors import InputError, NotFittedError
 from prorec.models import NCE, Popularity
-from prorec.report import plots
+from prorec.report import plot_loss, plot_thresholds, plot_user_matrix, plot_weights, plots
 from prorec.report.around import items_around, neighbours
 from prorec.report.style import DENOISED
 
@@ -50,7 +51,7 @@ def denoiser() -> ProRec:
 
 
 def test_the_bars_are_all_interactions_and_the_red_ones_the_flagged(denoiser: ProRec) -> None:
-    axis = denoiser.plot.weights()
+    axis = plot_weights(denoiser)
     bars = [each for each in axis.patches if isinstance(each, Rectangle)]
     assert sum(bar.get_height() for bar in bars) == len(denoiser.interactions_)
     flagged = [bar for bar in bars if to_rgb(bar.get_facecolor()) == to_rgb(DENOISED)]
@@ -68,7 +69,7 @@ def test_the_bars_are_all_interactions_and_the_red_ones_the_flagged(denoiser: Pr
 
 
 def test_the_points_are_everybodys_kappa(denoiser: ProRec) -> None:
-    axis = denoiser.plot.thresholds()
+    axis = plot_thresholds(denoiser)
     activity, kappa = denoiser.interactions_.activity, denoiser.thresholds_.kappa
     here = activity > 0
     assert not here.all()
@@ -87,9 +88,9 @@ def test_the_points_are_everybodys_kappa(denoiser: ProRec) -> None:
 def test_of_very_many_users_some_are_drawn_and_the_title_says_so(
     denoiser: ProRec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = denoiser.plot.thresholds().lines[0].get_xydata()
+    whole = plot_thresholds(denoiser).lines[0].get_xydata()
     monkeypatch.setattr(plots, "_POINTS", 20)
-    axis = denoiser.plot.thresholds()
+    axis = plot_thresholds(denoiser)
     points = np.asarray(axis.collections[0].get_offsets())
     assert len(points) == 20
     everybody = {*zip(denoiser.interactions_.activity, denoiser.thresholds_.kappa, strict=True)}
@@ -102,7 +103,7 @@ def test_of_very_many_users_some_are_drawn_and_the_title_says_so(
 @pytest.mark.parametrize("user", ["u0", "u3"])
 def test_the_cells_are_the_weights(denoiser: ProRec, user: str) -> None:
     known = denoiser.interactions_
-    before, after = denoiser.plot.matrix(user)
+    before, after = plot_user_matrix(denoiser, user)
     row = int(user[1:])
     rows = [row, *neighbours(known.matrix, np.array([row]), 7)[0]]
     columns = items_around(known.matrix, denoiser.weights_.data, row, 24)
@@ -130,13 +131,13 @@ def test_the_cells_are_the_weights(denoiser: ProRec, user: str) -> None:
 
 
 def test_names_are_cut_and_no_formulas(denoiser: ProRec) -> None:
-    before, _ = denoiser.plot.matrix("u3")
+    before, _ = plot_user_matrix(denoiser, "u3")
     names = [each.get_text() for each in before.get_xticklabels()]
     assert all(len(name) <= 30 for name in names)
     assert {name for name in names if not name.endswith("…")} <= set(denoiser.interactions_.item_names)
     known = denoiser.interactions_
     has_it = known.matrix[:, [0]].toarray().ravel() > 0
-    before, _ = denoiser.plot.matrix(known.users[np.flatnonzero(has_it & (known.activity <= 24))[0]])
+    before, _ = plot_user_matrix(denoiser, known.users[np.flatnonzero(has_it & (known.activity <= 24))[0]])
     (label,) = [each for each in before.get_xticklabels() if each.get_text() == "It costs $5_ or $_6 and its n…"]
     assert not label.get_parse_math()
     before.figure.canvas.draw()  # which would fail on half a formula
@@ -145,13 +146,13 @@ def test_names_are_cut_and_no_formulas(denoiser: ProRec) -> None:
 def test_items_without_names_are_called_by_their_ids() -> None:
     known = clicks_of()
     bare = ProRec(Popularity()).fit(Interactions.from_matrix(known.matrix))
-    before, _ = bare.plot.matrix(0)
+    before, _ = plot_user_matrix(bare, 0)
     own = {str(item) for item in known.matrix[[0]].indices}
     assert {each.get_text() for each in before.get_xticklabels()} == own
 
 
 def test_the_history_is_that_of_the_rounds(denoiser: ProRec) -> None:
-    axis = denoiser.plot.history()
+    axis = plot_loss(denoiser)
     lines = {line.get_label(): line for line in (line for each in axis.figure.axes for line in each.lines)}
     rounds = denoiser.history_
     assert len(rounds) == 4
@@ -166,56 +167,55 @@ def test_the_history_is_that_of_the_rounds(denoiser: ProRec) -> None:
 
 
 def test_a_run_without_the_last_fit_has_no_point_for_it() -> None:
-    axis = ProRec(NCE(rank=4)).fit(clicks_of(), refit=False).plot.history()
+    axis = plot_loss(ProRec(NCE(rank=4)).fit(clicks_of(), refit=False))
     (line,) = [line for line in axis.lines if line.get_label() == "refitted"]
     assert line.get_xdata().tolist() == [0]
 
 
-@pytest.mark.parametrize("name", ["weights", "thresholds", "history"])
-def test_given_axes_are_drawn_on_and_come_back(denoiser: ProRec, name: str) -> None:
+@pytest.mark.parametrize("plot", [plot_weights, plot_thresholds, plot_loss])
+def test_given_axes_are_drawn_on_and_returned(denoiser: ProRec, plot: Callable[..., Axes]) -> None:
     figure, given = pyplot.subplots()
-    assert getattr(denoiser.plot, name)(given) is given
+    assert plot(denoiser, given) is given
     assert given.has_data()
     assert pyplot.get_fignums() == [figure.number]
-    own = getattr(denoiser.plot, name)()
+    own = plot(denoiser)
     assert own.figure.number in pyplot.get_fignums()  # so a notebook shows it
     for axis in (given, own):
         assert axis.get_xlabel()
         assert axis.get_ylabel()
         assert axis.get_title()
     with pytest.raises(InputError, match="ax must be Matplotlib Axes, or left out; got Figure"):
-        getattr(denoiser.plot, name)(figure)
+        plot(denoiser, figure)
 
 
 @pytest.mark.parametrize("kind", [tuple, list, np.asarray])
 def test_two_given_axes_are_before_and_after(denoiser: ProRec, kind: type) -> None:
     figure, given = pyplot.subplots(1, 2)
-    before, after = denoiser.plot.matrix("u0", kind(given))
+    before, after = plot_user_matrix(denoiser, "u0", kind(given))
     assert (before, after) == tuple(given)
     assert before.get_title() == "before: every click weighs 1"
     assert after.get_title().startswith("after: weights 0.")
     assert figure.axes == list(given)  # nothing more, such as a colour bar
-    assert len(denoiser.plot.matrix("u0")[0].figure.axes) == 3
+    assert len(plot_user_matrix(denoiser, "u0")[0].figure.axes) == 3
 
 
 def test_what_cannot_be_drawn_is_refused(denoiser: ProRec) -> None:
     figure, axis = pyplot.subplots()
     for wrong in (axis, [axis], [axis, figure], "left"):
         with pytest.raises(InputError, match="ax must be two Matplotlib Axes"):
-            denoiser.plot.matrix("u0", wrong)
+            plot_user_matrix(denoiser, "u0", wrong)
     with pytest.raises(InputError, match="'nobody' is not among the 60 users"):
-        denoiser.plot.matrix("nobody")
+        plot_user_matrix(denoiser, "nobody")
     with pytest.raises(InputError, match="'u5' has no interactions"):
-        denoiser.plot.matrix("u5")
+        plot_user_matrix(denoiser, "u5")
     assert pyplot.get_fignums() == [figure.number]  # and no empty figure is left behind
 
 
 def test_before_fit_there_is_nothing_to_draw() -> None:
-    figures = ProRec(NCE()).plot
-    for draw in (figures.weights, figures.thresholds, figures.history, lambda: figures.matrix(1)):
+    unfitted = ProRec(NCE())
+    for plot in (plot_weights, plot_thresholds, plot_loss, partial(plot_user_matrix, user=1)):
         with pytest.raises(NotFittedError, match="not fitted yet"):
-            draw()
-    assert ".matrix(user)" in repr(figures)
+            plot(unfitted)
 
 
 def test_without_matplotlib_the_extra_is_named(denoiser: ProRec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,11 +223,11 @@ def test_without_matplotlib_the_extra_is_named(denoiser: ProRec, monkeypatch: py
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"pip install 'prorec\[report\]'"):
-        denoiser.plot.weights()
+        plot_weights(denoiser)
 
 
 def test_the_style_ends_with_the_figure(denoiser: ProRec) -> None:
     before = dict(mpl.rcParams)
-    axis: Axes = denoiser.plot.weights()
+    axis: Axes = plot_weights(denoiser)
     assert not axis.spines["top"].get_visible()
     assert dict(mpl.rcParams) == before

@@ -1,13 +1,13 @@
-"""Figures of a fitted denoiser, for notebooks: `denoiser.plot.weights()` and so on.
+"""Figures of a fitted denoiser, drawn by Matplotlib for notebooks.
 
-Each method draws on the Axes that it is given, or on those of a new figure, which a notebook shows by itself, and
-returns them.
+Each function draws on the given Axes, or on those of a new figure, and returns them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,195 +31,197 @@ _LETTERS = 30  # of an item's name
 _PALEST, _DARKEST = 0.12, 0.9  # of the colour map: the palest must not look as if there were nothing
 
 
+def plot_weights(denoiser: ProRec, ax: Axes | None = None) -> Axes:
+    """How many interactions have which weight after relabelling; those that are flagged in another colour."""
+    with _open_axes(denoiser, ax, 1, (7.2, 4.4)) as (axis,):
+        weights, flagged = denoiser.weights_.data.astype(np.float64), denoiser.flagged_
+        low, high = np.floor(weights.min() * 20) / 20, np.ceil(weights.max() * 20) / 20
+        edges = np.linspace(low, max(high, low + 0.05), _BINS + 1)
+        bottom = np.zeros(_BINS)
+        # The flagged ones are few: on top of the others they would be lost.
+        for which, label, colour in ((flagged, "flagged", DENOISED), (~flagged, "not flagged", CEILING)):
+            counts = np.histogram(weights[which], edges)[0]
+            axis.bar(
+                edges[:-1], counts, np.diff(edges), bottom, align="edge", color=colour, label=_counted(label, which)
+            )
+            bottom += counts
+        kept = denoiser.history_[-1].mass_kept
+        axis.set(
+            title=f"Weights after relabelling: {kept:.0%} of all weight is kept",
+            xlabel="weight",
+            ylabel="interactions",
+        )
+        axis.legend(fontsize=10)
+    return axis
+
+
+def plot_thresholds(denoiser: ProRec, ax: Axes | None = None) -> Axes:
+    """Each user's κ, how many items are above the threshold, against how many the user has clicked on.
+
+    Both are on logarithmic scales; users without interactions are left out. The line goes through the medians of
+    users with 1, 2 to 3, 4 to 7, … interactions. Of more than 20,000 users, as many are drawn at random; medians
+    are over all of them.
+    """
+    with _open_axes(denoiser, ax, 1, (7.2, 4.8)) as (axis,):
+        activity = denoiser.interactions_.activity
+        here = np.flatnonzero(activity)
+        activity, kappa = activity[here], denoiser.thresholds_.kappa[here]
+        shown, about = np.arange(len(here)), f"{len(here):,} users"
+        if len(here) > _POINTS:
+            shown = np.sort(np.random.default_rng(0).choice(len(here), _POINTS, replace=False))
+            about = f"{_POINTS:,} of {len(here):,} users, at random"
+        axis.scatter(
+            activity[shown],
+            kappa[shown],
+            s=10,
+            alpha=0.35,
+            linewidths=0,
+            color=CEILING,
+            label="a user",
+            rasterized=True,
+        )
+        bins = np.floor(np.log2(activity))
+        groups = [bins == each for each in np.unique(bins)]
+        places = [np.median(activity[group]) for group in groups]
+        axis.plot(
+            places,
+            [np.median(kappa[group]) for group in groups],
+            "o-",
+            lw=2,
+            color=DENOISED,
+            label="median of users with 1, 2–3, 4–7, … interactions",
+        )
+        axis.set(
+            title=f"How many items are above each user's threshold\n({about})",
+            xlabel="activity: interactions of the user",
+            ylabel="κ: items above the threshold",
+            xscale="log",
+            yscale="log",
+        )
+        _plain_numbers(axis)
+        axis.legend(fontsize=10)
+    return axis
+
+
+def plot_user_matrix(denoiser: ProRec, user: Any, ax: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
+    """The paper's Figure 3 around one user: who clicked on what, before and after.
+
+    In rows the user and the seven users most like them, in columns the user's items, heaviest first; where there
+    are more than 24, the 12 heaviest and the 12 lightest. The darker, the more a click weighs; what is flagged has
+    a frame.
+
+    Parameters
+    ----------
+    user : the user's id
+    ax : two Axes, for before and after
+    """
+    denoiser._fitted()
+    known = denoiser.interactions_
+    row = int(denoiser._positions("user", [user])[0])
+    if not known.activity[row]:
+        raise InputError(f"user {user!r} has no interactions: there is nothing to show")
+    near = neighbours(known.matrix, np.array([row]), _NEIGHBOURS)[0]
+    rows = np.append(row, near[near >= 0])
+    columns = items_around(known.matrix, denoiser.weights_.data, row, _ITEMS)
+    size = (2.2 + 0.44 * max(len(columns), 10), 2.9 + 0.27 * len(rows))  # a notebook has room for 12 inches
+    with _open_axes(denoiser, ax, 2, size, grid=False) as (before, after):
+        places = known.places(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
+        places = places.reshape(len(rows), len(columns))
+        values = [
+            np.ma.array(weights[places], mask=places < 0) for weights in (known.matrix.data, denoiser.weights_.data)
+        ]
+        low, high = min(float(each.min()) for each in values), max(float(each.max()) for each in values)
+        for axis, cells, when in zip((before, after), values, ("before", "after"), strict=True):
+            mesh = _cells(axis, cells, low, high)
+            least, largest = cells.min(), cells.max()
+            weighs = f"every click weighs {least:.2g}" if least == largest else f"weights {least:.2f} to {largest:.2f}"
+            axis.set_title(f"{when}: {weighs}")
+            _name(axis, known, rows, columns)
+        after.set(yticklabels=[], ylabel="")
+        if ax is None:
+            axis.figure.colorbar(mesh, ax=[before, after], label="weight", pad=0.01)
+        framed = _frame(after, (places >= 0) & denoiser.flagged_[places])
+        if framed:
+            after.set_title(f"{after.get_title()} (framed: flagged)")
+    return before, after
+
+
+def plot_loss(denoiser: ProRec, ax: Axes | None = None) -> Axes:
+    """The loss L before each round, with its new weights, and with its new model; and the weight that was kept.
+
+    L is on the left axis, the share of weight on the right one. Proposition 2 says that L goes down with each step.
+    """
+    with _open_axes(denoiser, ax, 1, (7.2, 4.4)) as (axis,):
+        rounds = denoiser.history_
+        steps: dict[str, list[tuple[float, Loss | None]]] = {
+            "before the round": [(each.number - 1, each.loss_before) for each in rounds],
+            "relabelled": [(each.number - 0.5, each.loss_relabelled) for each in rounds],
+            "refitted": [(each.number, each.loss_refitted) for each in rounds],
+        }
+        path = sorted((at, loss.total) for each in steps.values() for at, loss in each if loss is not None)
+        axis.plot([at for at, _ in path], [loss for _, loss in path], color=PLAIN, lw=1, alpha=0.5)
+        for (label, points), marker, colour in zip(steps.items(), "osD", ("none", DENOISED, PLAIN), strict=True):
+            there = [(at, loss.total) for at, loss in points if loss is not None]
+            size = 11 if marker == "o" else 7  # the model before the round is the last one's: around its point
+            axis.plot(
+                [at for at, _ in there],
+                [loss for _, loss in there],
+                marker,
+                ms=size,
+                mfc=colour,
+                mec=PLAIN if colour == "none" else colour,
+                label=label,
+            )
+        kept = axis.twinx()
+        kept.plot(
+            [each.number for each in rounds],
+            [each.mass_kept for each in rounds],
+            "^--",
+            color=CEILING,
+            label="weight kept (right)",
+        )
+        kept.grid(visible=False)
+        kept.spines["right"].set_visible(True)
+        kept.set(ylabel="share of weight kept", ylim=(0, 1.05))
+        axis.set(title="The loss, round by round", xlabel="round (0: the first fit)", ylabel="L, the loss")
+        axis.set_ylim(bottom=0)
+        axis.set_xticks([each.number for each in rounds][:: -(-len(rounds) // 12)])
+        lines = [*axis.get_legend_handles_labels()[0], *kept.get_legend_handles_labels()[0]]
+        axis.legend(handles=lines, fontsize=10, loc="lower left")  # both lines come from the upper left
+    return axis
+
+
+@contextmanager
+def _open_axes(
+    denoiser: ProRec, given: Any, count: int, size: tuple[float, float], *, grid: bool = True
+) -> Iterator[tuple[Axes, ...]]:
+    """The Axes to draw on, given or those of a new figure, in the style of the house.
+
+    The style ends with the figure: others of the notebook stay as they are.
+    """
+    denoiser._fitted()
+    need_matplotlib()
+    import matplotlib
+
+    figure = None
+    if given is None:
+        # Only a figure that pyplot knows is shown by a notebook. Not within the style: the first one settles how
+        # all are shown, which would be taken back with it.
+        from matplotlib import pyplot
+
+        figure = pyplot.figure(figsize=size, layout="constrained")
+    with matplotlib.rc_context({**STYLE, "axes.grid": grid}):
+        yield _checked(given, count) if figure is None else tuple(figure.subplots(1, count, squeeze=False)[0])
+
+
 class Plots:
-    """What there is to see of a denoiser: `weights`, `thresholds`, `matrix` and `history`."""
+    """The functions of this module as methods, until `ProRec.plot` is gone."""
 
     def __init__(self, denoiser: ProRec) -> None:
-        self._denoiser = denoiser
-
-    def __repr__(self) -> str:
-        return f"<figures of a {type(self._denoiser).__name__}: .weights(), .thresholds(), .matrix(user), .history()>"
-
-    def weights(self, ax: Axes | None = None) -> Axes:
-        """How many interactions have which weight after relabelling; those that are flagged in another colour."""
-        with self._drawing(ax, 1, (7.2, 4.4)) as (axis,):
-            weights, flagged = self._denoiser.weights_.data.astype(np.float64), self._denoiser.flagged_
-            low, high = np.floor(weights.min() * 20) / 20, np.ceil(weights.max() * 20) / 20
-            edges = np.linspace(low, max(high, low + 0.05), _BINS + 1)
-            bottom = np.zeros(_BINS)
-            # The flagged ones are few: on top of the others they would be lost.
-            for which, label, colour in ((flagged, "flagged", DENOISED), (~flagged, "not flagged", CEILING)):
-                counts = np.histogram(weights[which], edges)[0]
-                axis.bar(
-                    edges[:-1], counts, np.diff(edges), bottom, align="edge", color=colour, label=_counted(label, which)
-                )
-                bottom += counts
-            kept = self._denoiser.history_[-1].mass_kept
-            axis.set(
-                title=f"Weights after relabelling: {kept:.0%} of all weight is kept",
-                xlabel="weight",
-                ylabel="interactions",
-            )
-            axis.legend(fontsize=10)
-        return axis
-
-    def thresholds(self, ax: Axes | None = None) -> Axes:
-        """Each user's κ, how many items are above the threshold, against how many the user has clicked on.
-
-        Both are on logarithmic scales; users without interactions are left out. The line goes through the medians of
-        users with 1, 2 to 3, 4 to 7, … interactions. Of more than 20,000 users, as many are drawn at random; medians
-        are over all of them.
-        """
-        with self._drawing(ax, 1, (7.2, 4.8)) as (axis,):
-            activity = self._denoiser.interactions_.activity
-            here = np.flatnonzero(activity)
-            activity, kappa = activity[here], self._denoiser.thresholds_.kappa[here]
-            shown, about = np.arange(len(here)), f"{len(here):,} users"
-            if len(here) > _POINTS:
-                shown = np.sort(np.random.default_rng(0).choice(len(here), _POINTS, replace=False))
-                about = f"{_POINTS:,} of {len(here):,} users, at random"
-            axis.scatter(
-                activity[shown],
-                kappa[shown],
-                s=10,
-                alpha=0.35,
-                linewidths=0,
-                color=CEILING,
-                label="a user",
-                rasterized=True,
-            )
-            bins = np.floor(np.log2(activity))
-            groups = [bins == each for each in np.unique(bins)]
-            places = [np.median(activity[group]) for group in groups]
-            axis.plot(
-                places,
-                [np.median(kappa[group]) for group in groups],
-                "o-",
-                lw=2,
-                color=DENOISED,
-                label="median of users with 1, 2–3, 4–7, … interactions",
-            )
-            axis.set(
-                title=f"How many items are above each user's threshold\n({about})",
-                xlabel="activity: interactions of the user",
-                ylabel="κ: items above the threshold",
-                xscale="log",
-                yscale="log",
-            )
-            _plain_numbers(axis)
-            axis.legend(fontsize=10)
-        return axis
-
-    def matrix(self, user: Any, ax: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
-        """The paper's Figure 3 around one user: who clicked on what, before and after.
-
-        In rows the user and the seven users most like them, in columns the user's items, heaviest first; where there
-        are more than 24, the 12 heaviest and the 12 lightest. The darker, the more a click weighs; what is flagged has
-        a frame.
-
-        Parameters
-        ----------
-        user : the user's id
-        ax : two Axes, for before and after
-        """
-        denoiser = self._denoiser
-        denoiser._fitted()
-        known = denoiser.interactions_
-        row = int(denoiser._positions("user", [user])[0])
-        if not known.activity[row]:
-            raise InputError(f"user {user!r} has no interactions: there is nothing to show")
-        near = neighbours(known.matrix, np.array([row]), _NEIGHBOURS)[0]
-        rows = np.append(row, near[near >= 0])
-        columns = items_around(known.matrix, denoiser.weights_.data, row, _ITEMS)
-        size = (2.2 + 0.44 * max(len(columns), 10), 2.9 + 0.27 * len(rows))  # a notebook has room for 12 inches
-        with self._drawing(ax, 2, size, grid=False) as (before, after):
-            places = known.places(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
-            places = places.reshape(len(rows), len(columns))
-            values = [
-                np.ma.array(weights[places], mask=places < 0) for weights in (known.matrix.data, denoiser.weights_.data)
-            ]
-            low, high = min(float(each.min()) for each in values), max(float(each.max()) for each in values)
-            for axis, cells, when in zip((before, after), values, ("before", "after"), strict=True):
-                mesh = _cells(axis, cells, low, high)
-                least, largest = cells.min(), cells.max()
-                weighs = (
-                    f"every click weighs {least:.2g}" if least == largest else f"weights {least:.2f} to {largest:.2f}"
-                )
-                axis.set_title(f"{when}: {weighs}")
-                _name(axis, known, rows, columns)
-            after.set(yticklabels=[], ylabel="")
-            if ax is None:
-                axis.figure.colorbar(mesh, ax=[before, after], label="weight", pad=0.01)
-            framed = _frame(after, (places >= 0) & denoiser.flagged_[places])
-            if framed:
-                after.set_title(f"{after.get_title()} (framed: flagged)")
-        return before, after
-
-    def history(self, ax: Axes | None = None) -> Axes:
-        """The loss L before each round, with its new weights, and with its new model; and the weight that was kept.
-
-        L is on the left axis, the share of weight on the right one. Proposition 2 says that L goes down with each step.
-        """
-        with self._drawing(ax, 1, (7.2, 4.4)) as (axis,):
-            rounds = self._denoiser.history_
-            steps: dict[str, list[tuple[float, Loss | None]]] = {
-                "before the round": [(each.number - 1, each.loss_before) for each in rounds],
-                "relabelled": [(each.number - 0.5, each.loss_relabelled) for each in rounds],
-                "refitted": [(each.number, each.loss_refitted) for each in rounds],
-            }
-            path = sorted((at, loss.total) for each in steps.values() for at, loss in each if loss is not None)
-            axis.plot([at for at, _ in path], [loss for _, loss in path], color=PLAIN, lw=1, alpha=0.5)
-            for (label, points), marker, colour in zip(steps.items(), "osD", ("none", DENOISED, PLAIN), strict=True):
-                there = [(at, loss.total) for at, loss in points if loss is not None]
-                size = 11 if marker == "o" else 7  # the model before the round is the last one's: around its point
-                axis.plot(
-                    [at for at, _ in there],
-                    [loss for _, loss in there],
-                    marker,
-                    ms=size,
-                    mfc=colour,
-                    mec=PLAIN if colour == "none" else colour,
-                    label=label,
-                )
-            kept = axis.twinx()
-            kept.plot(
-                [each.number for each in rounds],
-                [each.mass_kept for each in rounds],
-                "^--",
-                color=CEILING,
-                label="weight kept (right)",
-            )
-            kept.grid(visible=False)
-            kept.spines["right"].set_visible(True)
-            kept.set(ylabel="share of weight kept", ylim=(0, 1.05))
-            axis.set(title="The loss, round by round", xlabel="round (0: the first fit)", ylabel="L, the loss")
-            axis.set_ylim(bottom=0)
-            axis.set_xticks([each.number for each in rounds][:: -(-len(rounds) // 12)])
-            lines = [*axis.get_legend_handles_labels()[0], *kept.get_legend_handles_labels()[0]]
-            axis.legend(handles=lines, fontsize=10, loc="lower left")  # both lines come from the upper left
-        return axis
-
-    @contextmanager
-    def _drawing(
-        self, given: Any, count: int, size: tuple[float, float], *, grid: bool = True
-    ) -> Iterator[tuple[Axes, ...]]:
-        """The Axes to draw on, given or those of a new figure, in the style of the house.
-
-        The style ends with the figure: others of the notebook stay as they are.
-        """
-        self._denoiser._fitted()
-        need_matplotlib()
-        import matplotlib
-
-        figure = None
-        if given is None:
-            # Only a figure that pyplot knows is shown by a notebook. Not within the style: the first one settles how
-            # all are shown, which would be taken back with it.
-            from matplotlib import pyplot
-
-            figure = pyplot.figure(figsize=size, layout="constrained")
-        with matplotlib.rc_context({**STYLE, "axes.grid": grid}):
-            yield _checked(given, count) if figure is None else tuple(figure.subplots(1, count, squeeze=False)[0])
+        self.weights = partial(plot_weights, denoiser)
+        self.thresholds = partial(plot_thresholds, denoiser)
+        self.matrix = partial(plot_user_matrix, denoiser)
+        self.history = partial(plot_loss, denoiser)
 
 
 def _checked(given: Any, count: int) -> tuple[Axes, ...]:

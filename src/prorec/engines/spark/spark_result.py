@@ -73,7 +73,7 @@ class Denoised:
         }
 
     def report(self, path: str | Path, *, title: str = "Which clicks are noise?", most: int = MOST) -> None:
-        """Write a page as `prorec.ProRec.report` does, about a sample of users with so many interactions at most.
+        """Write a page as `prorec.report.write_report` does, about a sample of users with so many interactions at most.
 
         The sample is by a hash of users, so it is the same every time. It is what comes to this machine. If nobody has
         so few, it is the user who has fewest.
