@@ -18,7 +18,7 @@ PAGES = """
     reference/index reference/interactions reference/denoising reference/models reference/transport reference/evaluation
     reference/tuning reference/spark reference/errors command-line data-formats data-sets splits-and-noise metrics
     results-overview results more-results noise-benchmark performance benchmarks spark-sizing
-    contributing adding-a-model changelog
+    contributing adding-a-model changelog glossary
 """.split()
 _LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"'](?:https?:)?//[^>]*>")
 
@@ -50,4 +50,4 @@ def test_the_manual(tmp_path: Path) -> None:
     first_line = prorec.ProRec.annotate.__doc__.splitlines()[0]
     assert first_line.partition(":")[0] in text["reference/denoising"]
     assert "How often, at most." in text["reference/denoising"], "fields have their own words"
-    assert "A data set" in text["contributing"], "CONTRIBUTING.md is included"
+    assert "Add a data set" in text["contributing"], "CONTRIBUTING.md is included"
