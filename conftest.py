@@ -19,4 +19,4 @@ def _examples_leave_nothing_behind(request: pytest.FixtureRequest, monkeypatch: 
         from prorec.models import Model
 
         monkeypatch.chdir(request.getfixturevalue("tmp_path"))
-        monkeypatch.setattr(Model, "kinds", dict(Model.kinds))
+        monkeypatch.setattr(Model, "registry", dict(Model.registry))

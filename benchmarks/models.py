@@ -104,10 +104,10 @@ def recommending(places: prorec.Interactions, name: str) -> Iterator[Ratio]:
 
     ours = WRMF(FACTORS, sweeps=1).fit(places)
     theirs = AlternatingLeastSquares(FACTORS)
-    theirs.user_factors, theirs.item_factors = ours.learned_["users"], ours.learned_["items"]
+    theirs.user_factors, theirs.item_factors = ours.arrays_["users"], ours.arrays_["items"]
     matrix, rows = csr_matrix(places.matrix), np.arange(places.n_users)
     ids, _ = theirs.recommend(rows, matrix, N=10)
-    assert np.mean(ours.recommend(places.users, 10).ranked == ids) > 0.999
+    assert np.mean(ours.recommend(places.users, 10).item_positions == ids) > 0.999
 
     def recommend() -> None:
         with threadpool_limits(1, "blas"):  # faster than with all of them

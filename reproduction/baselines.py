@@ -83,7 +83,7 @@ def cosine(clicks: Interactions, seed: int) -> Suspicion:
     even = csr_array(
         ((1 / np.sqrt(by_user * by_item)).astype(np.float32), matrix.indices, matrix.indptr), shape=matrix.shape
     )
-    learned = SVD(rank=_RANK, seed=seed).fit(even).learned_
+    learned = SVD(rank=_RANK, seed=seed).fit(even).arrays_
     users = learned["users"] + even @ learned["items"]
     items = learned["items"] + even.T @ learned["users"]
     unit = [side / np.maximum(np.linalg.norm(side, axis=1, keepdims=True), 1e-12) for side in (users, items)]
@@ -115,7 +115,7 @@ def _scores_at(model: Model, clicks: Interactions) -> Suspicion:
     for begin in range(0, clicks.n_users, _USERS):
         rows = np.arange(begin, min(begin + _USERS, clicks.n_users))
         block: Any = np.empty((len(rows), clicks.n_items), dtype=np.float32)
-        model._score_known(rows, block)
+        model.score_known_users(rows, block)
         part = slice(matrix.indptr[rows[0]], matrix.indptr[rows[-1] + 1])
         found[part] = block[clicks.user_codes[part] - begin, matrix.indices[part]]
     return found

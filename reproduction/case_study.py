@@ -137,7 +137,7 @@ class _Answers:
 def _tops(model: Model) -> NDArray[np.int32]:
     known = model.interactions_
     length = min(TOP, known.n_items)
-    return np.asarray(model.recommend(known.users, length).ranked)
+    return np.asarray(model.recommend(known.users, length).item_positions)
 
 
 def _membership(clicks: Interactions) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from prorec._core.digest import digest
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, prefix_errors
 from prorec._core.parallel import N_CORES
-from prorec.models.storage import plain
+from prorec.models.storage import json_default
 
 
 class Runs:
@@ -40,12 +40,12 @@ class Runs:
 
         The configuration must say everything that the answer depends on; prorec's own code is part of it anyway.
         """
-        about = json.dumps({"code": code(), **of}, sort_keys=True, default=plain)
+        about = json.dumps({"code": code(), **of}, sort_keys=True, default=json_default)
         path = self.folder / f"{digest(np.frombuffer(about.encode(), dtype=np.uint8))}.json"
         if not path.exists():
             record = {"of": json.loads(about), "machine": machine(), "result": dict(work())}
             with prefix_errors(path), atomic_write(path) as temporary:
-                temporary.write_text(json.dumps(record, default=plain) + "\n", encoding="utf-8")
+                temporary.write_text(json.dumps(record, default=json_default) + "\n", encoding="utf-8")
         with prefix_errors(path):
             record = _read(path)
         self.machines[record["machine"]] += 1

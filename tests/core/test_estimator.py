@@ -77,7 +77,7 @@ class Silent(Hostile):
 
 def every_estimator() -> list[Estimator]:
     """One estimator of each class, with parameters that are not the defaults."""
-    models = [kind() for name, kind in sorted(Model.kinds.items()) if name != "ProRec"]
+    models = [kind() for name, kind in sorted(Model.registry.items()) if name != "ProRec"]
     for model in models:
         model.set_params(seed=3)
     others = [ProRec(NCE(rank=7), gamma=0.25), wrap(Silent("somebody else's"))]
@@ -149,10 +149,10 @@ def test_a_fitted_model_says_what_it_learned_from() -> None:
     assert "not fitted yet" not in said
 
 
-@pytest.mark.parametrize("kind", sorted(Model.kinds))
+@pytest.mark.parametrize("kind", sorted(Model.registry))
 def test_every_model_can_be_shown(kind: str) -> None:
     given = (NCE(),) if kind == "ProRec" else ()
-    seen = Read(Model.kinds[kind](*given)._repr_html_())
+    seen = Read(Model.registry[kind](*given)._repr_html_())
     assert seen.bold == [kind]
 
 

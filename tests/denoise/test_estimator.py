@@ -63,7 +63,7 @@ def by_definition(model: Model, data: Interactions, **how: Any) -> np.ndarray:
     if how["marginals"] == "uniform":
         p, q = np.full_like(p, 1 / len(p)), np.full_like(q, 1 / len(q))
     for _ in range(how["rounds"]):
-        fitted = type(model)(**model.parameters()).fit(data.with_weights(x[original > 0]))
+        fitted = type(model)(**model.get_params(deep=False)).fit(data.with_weights(x[original > 0]))
         plan = dense_plan(scores_of(fitted), p, q, how["gamma"], how["transport"])
         shares = plan / np.maximum(plan.sum(axis=1, keepdims=True), 1e-300)
         r = expit(how["beta"] * (shares - dense_threshold(shares, how["threshold"])[:, None]))
@@ -118,7 +118,7 @@ def test_every_model_by_definition(kind: type[Model]) -> None:
     how = DEFAULTS | {"gamma": gamma, "rounds": 1}
     got = ProRec(model, **how).fit(data)
     np.testing.assert_allclose(got.weights_.data, by_definition(model, data, **how), atol=2e-4)
-    assert got.recommend(data.users[:2], k=3).ranked.shape == (2, 3)
+    assert got.recommend(data.users[:2], k=3).item_positions.shape == (2, 3)
 
 
 def test_a_model_of_somebody_else() -> None:
@@ -137,7 +137,7 @@ def test_a_model_of_somebody_else() -> None:
 def test_the_model_given_is_not_changed() -> None:
     model = NCE(rank=3)
     ProRec(model).fit(clicks())
-    assert not hasattr(model, "learned_")
+    assert not hasattr(model, "arrays_")
 
 
 # ── rounds ──────────────────────────────────────────────────────────────────────────────────────────
@@ -407,12 +407,12 @@ def test_explain_one_click_and_none() -> None:
 
 
 def test_what_was_clicked_is_not_recommended_back(denoised: ProRec, cinema: Interactions) -> None:
-    recommended = denoised.recommend(cinema.users, k=5).ranked
+    recommended = denoised.recommend(cinema.users, k=5).item_positions
     seen = cinema.matrix.toarray() > 0
     assert not any(seen[user, items[items >= 0]].any() for user, items in enumerate(recommended))
     nothing_left = ProRec(SVD(rank=3), beta=1e6, lam=0.0, gamma=0.01).fit(clicks())
     assert (nothing_left.weights_.data < 1e-6).any()
-    ranked = nothing_left.recommend(nothing_left.interactions_.users, k=5).ranked
+    ranked = nothing_left.recommend(nothing_left.interactions_.users, k=5).item_positions
     seen = clicks().matrix.toarray() > 0
     assert not any(seen[user, items[items >= 0]].any() for user, items in enumerate(ranked))
 
@@ -421,7 +421,7 @@ def test_users_and_items_without_interactions() -> None:
     data = clicks()
     denoiser = ProRec(NCE(rank=3)).fit(data)
     assert np.isfinite(denoiser.weights_.data).all()
-    assert denoiser.recommend(data.users[-1:], k=3).ranked.shape == (1, 3)
+    assert denoiser.recommend(data.users[-1:], k=3).item_positions.shape == (1, 3)
 
 
 @pytest.mark.parametrize("threshold", ["personal", "none", 3])
@@ -435,7 +435,9 @@ def test_saved_and_loaded(threshold: Any, tmp_path: Path, cinema: Interactions) 
     assert again.converged_ == denoiser.converged_
     assert again.noise_table().equals(denoiser.noise_table())
     assert again.interactions_.item_categories == cinema.item_categories
-    np.testing.assert_array_equal(again.recommend(cinema.users).ranked, denoiser.recommend(cinema.users).ranked)
+    np.testing.assert_array_equal(
+        again.recommend(cinema.users).item_positions, denoiser.recommend(cinema.users).item_positions
+    )
     assert again.explain(cinema.users[0]).num_rows
     again.fit(cinema)
     np.testing.assert_array_equal(again.weights_.data, denoiser.weights_.data)
@@ -445,7 +447,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     ProRec(NCE(rank=3)).fit(clicks()).save(tmp_path)
     about = (tmp_path / "model.json").read_text()
     for old, new, problem in (
-        ('"kind": "NCE"', '"kind": "Nope"', "a model of the kind 'Nope' is not known"),
+        ('"class_name": "NCE"', '"class_name": "Nope"', "'Nope'"),
         ('"history"', '"story"', "incomplete or damaged"),
         ('"lam"', '"lamb"', "incomplete or damaged"),
         ('"flag_share": 0.05', '"flag_share": "x"', "flag_share must be"),

@@ -30,7 +30,7 @@ def test_by_definition(kind: type[Model]) -> None:
         error = ((x - s) ** 2).sum()
     got = LossOf(model, data.matrix)(weights)
     assert got.error == pytest.approx(error, rel=1e-4)
-    learned = {name: np.square(array.astype(float)).sum() for name, array in model.learned_.items()}
+    learned = {name: np.square(array.astype(float)).sum() for name, array in model.arrays_.items()}
     penalty = {
         SVD: 0.0,
         EASE: 250.0 * learned.get("item_weights", 0),
@@ -54,7 +54,7 @@ def test_nce_is_where_its_ridge_regression_ends() -> None:
     rng = np.random.default_rng(1)
     for _ in range(5):
         other = made(NCE).fit(data)
-        other.learned_["items"] = model.learned_["items"] + 0.01 * rng.standard_normal(
-            model.learned_["items"].shape
+        other.arrays_["items"] = model.arrays_["items"] + 0.01 * rng.standard_normal(
+            model.arrays_["items"].shape
         ).astype(np.float32)
         assert LossOf(other, data.matrix)(data.matrix.data).total > best

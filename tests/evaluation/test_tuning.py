@@ -29,7 +29,7 @@ def test_the_grid_and_its_best() -> None:
         assert trial["value"] == prorec.evaluate(model, PARTS.valid, k=5).mean["ndcg@5"]
     assert result.best_value == max(trial["value"] for trial in result.trials)
     assert result.best in [NCE(**trial["parameters"]) for trial in result.trials if trial["value"] == result.best_value]
-    assert not hasattr(result.best, "learned_")
+    assert not hasattr(result.best, "arrays_")
     table = result.to_table("pandas")
     assert list(table.columns) == ["rank", "regularization", "ndcg@5", "seconds", "error"]
     assert table["ndcg@5"].is_monotonic_decreasing
@@ -95,10 +95,10 @@ def test_kinds_of_values(tmp_path: Path) -> None:
 
 
 def test_defaults() -> None:
-    assert set(PAPER_GRIDS) == set(Model.kinds)
+    assert set(PAPER_GRIDS) == set(Model.registry)
     for name, grid in PAPER_GRIDS.items():
         for parameter in grid:
-            assert parameter in Model.kinds[name].__dataclass_fields__
+            assert parameter in Model.registry[name].__dataclass_fields__
     assert len(prorec.tune(EASE(), PARTS.train, PARTS.valid).trials) == 6
     assert len(prorec.tune(Popularity(), PARTS.train, PARTS.valid).trials) == 1
 
@@ -198,7 +198,7 @@ def test_trials_share_decompositions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_shared_is_bounded_and_safe_to_change() -> None:
     matrix = PARTS.train.matrix
-    with svd.sharing_decompositions():
+    with svd.share_decompositions():
         values, vectors = svd.leading_right_vectors(matrix, 3, 0)
         vectors[:] = 7
         again, same = svd.leading_right_vectors(matrix, 3, 0)

@@ -91,7 +91,7 @@ def test_every_loss_learns_taste(model: CDAE | VAE, loss: str) -> None:
     assert len(losses) == 40
     if loss == "ce":  # the others weigh their terms anew in every epoch
         assert losses[-1] < losses[0]
-    ranked = model.recommend(clicks().users[:-1], k=3).ranked
+    ranked = model.recommend(clicks().users[:-1], k=3).item_positions
     assert np.mean(ranked % 2 == np.arange(59)[:, None] % 2) > 0.8
 
 
@@ -112,8 +112,8 @@ def test_a_checkpoint_ends_where_one_run_does(kind: type, tmp_path: Path) -> Non
             kind(8, **QUICK).fit(parts.train, validation=parts.test, checkpoint=tmp_path)
     resumed = kind(8, **QUICK).fit(parts.train, validation=parts.test, checkpoint=tmp_path)
     assert resumed.history_ == whole.history_
-    for name, array in whole.learned_.items():
-        np.testing.assert_array_equal(resumed.learned_[name], array)
+    for name, array in whole.arrays_.items():
+        np.testing.assert_array_equal(resumed.arrays_[name], array)
     with pytest.raises(InputError, match="a checkpoint of other parameters or other interactions"):
         kind(9, **QUICK).fit(parts.train, checkpoint=tmp_path)
 

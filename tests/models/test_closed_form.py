@@ -61,7 +61,7 @@ def test_svd_of_ones() -> None:
 
 def test_svd_is_as_good_as_arpack_where_it_counts() -> None:
     matrix = weighted(1500, 1200, density=0.05)
-    ours = np.linalg.norm(SVD(30).fit(matrix).learned_["users"])
+    ours = np.linalg.norm(SVD(30).fit(matrix).arrays_["users"])
     theirs = np.linalg.norm(svds(matrix.astype(float), 30)[1])
     assert ours > 0.99 * theirs
 
@@ -90,12 +90,12 @@ def test_ease_against_its_formula() -> None:
 def test_wrmf_users_solve_their_equation() -> None:
     matrix = weighted(60, 50)
     model = WRMF(rank=8, alpha=10, regularization=2, sweeps=5).fit(matrix)
-    h = model.learned_["items"].astype(float)
+    h = model.arrays_["items"].astype(float)
     for user in range(60):
         weights = matrix[[user]].toarray()[0].astype(float)
         left = h.T @ h + 2 * np.eye(8) + 10 * (h.T * weights) @ h
         wanted = np.linalg.solve(left, h.T @ ((10 * weights + 1) * weights))
-        np.testing.assert_allclose(model.learned_["users"][user], wanted, atol=1e-4)
+        np.testing.assert_allclose(model.arrays_["users"][user], wanted, atol=1e-4)
 
 
 def test_wrmf_lowers_its_objective() -> None:
@@ -103,7 +103,7 @@ def test_wrmf_lowers_its_objective() -> None:
     x = matrix.toarray().astype(float)
 
     def objective(model: WRMF) -> float:
-        users, items = (model.learned_[name].astype(float) for name in ("users", "items"))
+        users, items = (model.arrays_[name].astype(float) for name in ("users", "items"))
         # What the equation minimises: (1 + αr)(r − s)² on observed pairs, s² on the others.
         errors = (1 + 10 * x) * (x - users @ items.T) ** 2
         return errors.sum() + 2 * ((users**2).sum() + (items**2).sum())
@@ -129,6 +129,6 @@ def test_svd_is_exact_where_that_is_no_slower() -> None:
     """Few users, many items and many factors: a flat spectrum, whose last vectors take long to tell apart."""
     rng = np.random.default_rng(0)
     matrix = csr_array((rng.random((600, 3000)) < 0.01).astype(np.float32))
-    ours = np.linalg.norm(SVD(100).fit(matrix).learned_["users"], axis=0)
+    ours = np.linalg.norm(SVD(100).fit(matrix).arrays_["users"], axis=0)
     exact = np.linalg.svd(matrix.toarray(), compute_uv=False)[:100]
     np.testing.assert_allclose(np.sort(ours)[::-1], exact, rtol=1e-4)

@@ -65,7 +65,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
 
 
 def on_cpu(model: Model, matrix: csr_array) -> Model:
-    return type(model)(**model.parameters() | {"device": "cpu"}).fit(matrix)
+    return type(model)(**model.get_params(deep=False) | {"device": "cpu"}).fit(matrix)
 
 
 def odd(which: str) -> csr_array:
@@ -147,7 +147,7 @@ def test_arrays_that_cannot_be_written_to_are_left_alone(device: torch.device) -
 @pytest.mark.parametrize("which", ODD)
 def test_learns_what_the_cpu_does(device: torch.device, model: Model, which: str) -> None:
     matrix = odd(which)
-    learned, again, wanted = (each.learned_ for each in (model.fit(matrix), model.fit(matrix), on_cpu(model, matrix)))
+    learned, again, wanted = (each.arrays_ for each in (model.fit(matrix), model.fit(matrix), on_cpu(model, matrix)))
     for name, array in wanted.items():
         assert np.isfinite(learned[name]).all()
         assert learned[name].dtype == array.dtype
@@ -158,20 +158,20 @@ def test_learns_what_the_cpu_does(device: torch.device, model: Model, which: str
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_one_user(device: torch.device, model: Model) -> None:
     matrix = csr_array(np.array([[1, 0.5, 0, 1, 0]], dtype=np.float32))
-    model = type(model)(**model.parameters() | ({} if isinstance(model, EASE) else {"rank": 1}))
-    learned, wanted = model.fit(matrix).learned_, on_cpu(model, matrix).learned_
+    model = type(model)(**model.get_params(deep=False) | ({} if isinstance(model, EASE) else {"rank": 1}))
+    learned, wanted = model.fit(matrix).arrays_, on_cpu(model, matrix).arrays_
     for name, array in wanted.items():
         np.testing.assert_allclose(learned[name], array, atol=1e-4)
-    assert set(model.recommend([0], k=5).ranked[0].tolist()) == {2, 4, -1}
+    assert set(model.recommend([0], k=5).item_positions[0].tolist()) == {2, 4, -1}
 
 
 def test_svd_by_its_krylov_space(device: torch.device) -> None:
     """Large enough not to be decomposed exactly."""
     matrix = weighted(700, 500)
-    values = np.linalg.norm(SVD(rank=5).fit(matrix).learned_["users"], axis=0)
+    values = np.linalg.norm(SVD(rank=5).fit(matrix).arrays_["users"], axis=0)
     np.testing.assert_allclose(values, np.linalg.svd(matrix.toarray(), compute_uv=False)[:5], rtol=2e-2)
     for model in (SVD(rank=5), NCE(rank=5)):
-        learned, wanted = model.fit(matrix).learned_, on_cpu(model, matrix).learned_
+        learned, wanted = model.fit(matrix).arrays_, on_cpu(model, matrix).arrays_
         for name, array in wanted.items():
             np.testing.assert_allclose(learned[name], array, atol=1e-3 * np.abs(array).max())
 
@@ -179,24 +179,24 @@ def test_svd_by_its_krylov_space(device: torch.device) -> None:
 def test_wrmf_users_solve_their_equation(device: torch.device) -> None:
     matrix = odd("long rows")
     model = WRMF(rank=8, alpha=10, regularization=2, sweeps=5).fit(matrix)
-    h = model.learned_["items"].astype(float)
+    h = model.arrays_["items"].astype(float)
     for user in range(60):
         weights = matrix[[user]].toarray()[0].astype(float)
         left = h.T @ h + 2 * np.eye(8) + 10 * (h.T * weights) @ h
         wanted = np.linalg.solve(left, h.T @ ((10 * weights + 1) * weights))
-        np.testing.assert_allclose(model.learned_["users"][user], wanted, atol=1e-4)
-    np.testing.assert_allclose(model._encode(matrix), model.learned_["users"], atol=1e-4)
+        np.testing.assert_allclose(model.arrays_["users"][user], wanted, atol=1e-4)
+    np.testing.assert_allclose(model.encode_users(matrix), model.arrays_["users"], atol=1e-4)
 
 
 def test_wrmf_starts_where_another_ended(device: torch.device) -> None:
     matrix = weighted(60, 50)
     first = WRMF(rank=5, sweeps=3).fit(matrix)
-    before = {name: array.copy() for name, array in first.learned_.items()}
-    second = WRMF(rank=5, sweeps=2).fit(matrix, start=first)
-    wanted = WRMF(rank=5, sweeps=2, device="cpu").fit(matrix, start=first)
+    before = {name: array.copy() for name, array in first.arrays_.items()}
+    second = WRMF(rank=5, sweeps=2).fit(matrix, init_from=first)
+    wanted = WRMF(rank=5, sweeps=2, device="cpu").fit(matrix, init_from=first)
     for name in ("users", "items"):
-        np.testing.assert_allclose(second.learned_[name], wanted.learned_[name], atol=2e-4)
-        np.testing.assert_array_equal(first.learned_[name], before[name])
+        np.testing.assert_allclose(second.arrays_[name], wanted.arrays_[name], atol=2e-4)
+        np.testing.assert_array_equal(first.arrays_[name], before[name])
 
 
 def test_wrmf_numbers_that_explode(device: torch.device) -> None:
@@ -239,10 +239,10 @@ def test_recommends_what_the_cpu_does(device: torch.device, model: Model, k: int
     got.append(fitted.recommend_new([*baskets, []], k))
     for ours, theirs in zip(got, wanted, strict=True):
         np.testing.assert_allclose(ours.scores, theirs.scores, rtol=1e-4, atol=1e-4)
-        assert np.mean(ours.ranked == theirs.ranked) > 0.99
-        assert ours.ranked.dtype == theirs.ranked.dtype
+        assert np.mean(ours.item_positions == theirs.item_positions) > 0.99
+        assert ours.item_positions.dtype == theirs.item_positions.dtype
         assert ours.users.tolist() == theirs.users.tolist()
-    assert fitted.recommend([], k=3).ranked.shape == (0, 3)
+    assert fitted.recommend([], k=3).item_positions.shape == (0, 3)
 
 
 def by_hand(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -286,7 +286,7 @@ def test_results_that_wait_are_fetched(device: torch.device, monkeypatch: pytest
 
 def test_scores_that_are_too_large(device: torch.device) -> None:
     model = SVD(rank=2).fit(clicks())
-    model.learned_ = {name: np.full_like(array, 1e30) for name, array in model.learned_.items()}
+    model.arrays_ = {name: np.full_like(array, 1e30) for name, array in model.arrays_.items()}
     with pytest.raises(InputError, match="the scores are too large for single precision"):
         model.recommend(["user 1"])
 
@@ -322,10 +322,10 @@ def test_training_with_batches_from_the_device(
     wanted = kind(**how, device="cpu").fit(data, validation=data)
     monkeypatch.setattr(_training, "_cuts_there", lambda _: True)
     got, again = (kind(**how).fit(data, validation=data) for _ in range(2))
-    for name, array in got.learned_.items():
-        np.testing.assert_array_equal(again.learned_[name], array)
+    for name, array in got.arrays_.items():
+        np.testing.assert_array_equal(again.arrays_[name], array)
         if kind is CDAE:  # the VAE draws from its latent distribution, and the batch draws before it
-            np.testing.assert_allclose(array, wanted.learned_[name], atol=1e-3 * np.abs(wanted.learned_[name]).max())
+            np.testing.assert_allclose(array, wanted.arrays_[name], atol=1e-3 * np.abs(wanted.arrays_[name]).max())
             assert got.history_[0]["ndcg@10"] == pytest.approx(wanted.history_[0]["ndcg@10"], rel=0.05)
     assert got.history_[-1]["loss"] < got.history_[0]["loss"]
 
@@ -340,12 +340,12 @@ def test_scores_in_parts_change_nothing(
     data = clicks()
     model = kind(rank=8, epochs=4, batch_size=16, loss=loss, drop_rate=0.5, drop_epochs=2)
     whole = model.fit(data)
-    wanted, losses = whole.learned_, [epoch["loss"] for epoch in whole.history_]
+    wanted, losses = whole.arrays_, [epoch["loss"] for epoch in whole.history_]
     monkeypatch.setattr(_training, "_SCORES", users * 30 * 4)
     model.fit(data)
     np.testing.assert_allclose([epoch["loss"] for epoch in model.history_], losses, rtol=1e-4)
     for name, array in wanted.items():
-        np.testing.assert_allclose(model.learned_[name], array, atol=1e-3 * np.abs(array).max())
+        np.testing.assert_allclose(model.arrays_[name], array, atol=1e-3 * np.abs(array).max())
 
 
 def test_training_that_does_not_fit(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,8 +412,8 @@ def test_recommending_and_solving_with_little_memory(device: torch.device, monke
     monkeypatch.setattr(Best, "_block", short_block)
     monkeypatch.setattr(_least_squares._Rows, "__init__", short_rows)
     again = WRMF(rank=3, sweeps=2).fit(clicks())
-    np.testing.assert_allclose(again.learned_["users"], model.learned_["users"], atol=1e-5)
-    np.testing.assert_array_equal(again.recommend(clicks().users, k=4).ranked, wanted.ranked)
+    np.testing.assert_allclose(again.arrays_["users"], model.arrays_["users"], atol=1e-5)
+    np.testing.assert_array_equal(again.recommend(clicks().users, k=4).item_positions, wanted.item_positions)
 
 
 @pytest.mark.parametrize("kind", [SVD, NCE, WRMF, EASE])
@@ -423,7 +423,7 @@ def test_devices_that_there_are_not(kind: type[Model]) -> None:
         model = kind(**how, device=given)
         with pytest.raises(InputError, match="device must be 'auto', 'cpu' or 'cuda'"):
             model.fit(clicks())
-        assert not hasattr(model, "learned_")
+        assert not hasattr(model, "arrays_")
     assert kind(**how, device="cpu") == kind(**how)
     assert "device" not in repr(kind(**how))
 
@@ -442,7 +442,9 @@ def test_a_model_from_a_machine_with_a_gpu(kind: type[Model], tmp_path: Path) ->
         model = load(tmp_path)
         assert model.device == read
         assert model == fitted
-        np.testing.assert_array_equal(model.recommend(data.users).ranked, fitted.recommend(data.users).ranked)
+        np.testing.assert_array_equal(
+            model.recommend(data.users).item_positions, fitted.recommend(data.users).item_positions
+        )
 
 
 def test_small_data_do_without_pytorch() -> None:
@@ -459,6 +461,6 @@ def test_small_data_do_without_pytorch() -> None:
 def test_interactions_as_well_as_matrices(device: torch.device) -> None:
     data = Interactions.from_matrix(weighted(30, 20))
     for model in MODELS:
-        first, second = model.fit(data).learned_, model.fit(data.matrix).learned_
+        first, second = model.fit(data).arrays_, model.fit(data.matrix).arrays_
         for name, array in first.items():
             np.testing.assert_array_equal(array, second[name])

@@ -17,7 +17,7 @@ def test_equals_a_sort_of_the_unseen(data: Interactions) -> None:
     seen = pairs_of(data)
     for exclude_seen in (True, False):
         got = model.recommend(data.users, k=data.n_items, exclude_seen=exclude_seen)
-        for user, row in enumerate(got.ranked.tolist()):
+        for user, row in enumerate(got.item_positions.tolist()):
             candidates = [item for item in range(data.n_items) if not exclude_seen or (user, item) not in seen]
             best = sorted(candidates, key=lambda item: (-weight[item], item))
             assert row == best + [-1] * (data.n_items - len(best))

@@ -48,15 +48,15 @@ def test_implicit(which: int) -> None:
     model = wrap(theirs).fit(data)
     assert isinstance(model.scores_, Factors)
     recommended = model.recommend(data.users[:-1], k=3)
-    assert np.mean(recommended.ranked % 2 == np.arange(59)[:, None] % 2) > 0.8
+    assert np.mean(recommended.item_positions % 2 == np.arange(59)[:, None] % 2) > 0.8
     rows = np.arange(59)
     ids, _ = model.fitted_.recommend(rows, csr_matrix(data.matrix)[rows], N=3)
-    assert np.mean(ids == recommended.ranked) > 0.95
+    assert np.mean(ids == recommended.item_positions) > 0.95
     baskets = [data.items[data.matrix[[user]].indices].tolist() for user in range(59)]
     new = model.recommend_new(baskets, k=3)
-    assert np.mean(new.ranked % 2 == np.arange(59)[:, None] % 2) > 0.75
+    assert np.mean(new.item_positions % 2 == np.arange(59)[:, None] % 2) > 0.75
     similar = model.similar_items(data.items[:10], k=3)
-    assert np.mean(similar.ranked % 2 == np.arange(10)[:, None] % 2) > 0.7
+    assert np.mean(similar.item_positions % 2 == np.arange(10)[:, None] % 2) > 0.7
     assert theirs.user_factors is None  # the model that was given is as it was
 
 
@@ -66,7 +66,7 @@ def test_cornac(which: int) -> None:
     data = clicks()
     model = wrap(cornac_models()[which]).fit(data)
     recommended = model.recommend(data.users[:-1], k=3)
-    right = np.mean(recommended.ranked % 2 == np.arange(59)[:, None] % 2)
+    right = np.mean(recommended.item_positions % 2 == np.arange(59)[:, None] % 2)
     assert right > (0.8 if which else 0.3)  # MF fits ratings, which are all 1 here
     fitted, known = model.fitted_, model.fitted_.train_set if hasattr(model.fitted_, "train_set") else None
     if known is not None:
@@ -79,7 +79,7 @@ def test_cornac(which: int) -> None:
     with pytest.raises(InputError, match="only scores users it knows"):
         model.recommend_new([[100]], k=3)
     similar = model.similar_items(data.items[:10], k=3)
-    assert np.mean(similar.ranked % 2 == np.arange(10)[:, None] % 2) > 0.8
+    assert np.mean(similar.item_positions % 2 == np.arange(10)[:, None] % 2) > 0.8
 
 
 class ByScores:
@@ -94,7 +94,7 @@ class ByScores:
 
 class ByFactors:
     def fit(self, matrix: csr_matrix) -> None:
-        learned = SVD(3).fit(csr_array(matrix)).learned_
+        learned = SVD(3).fit(csr_array(matrix)).arrays_
         self.user_factors, self.items = learned["users"], learned["items"]
 
     def item_factors(self) -> np.ndarray:
@@ -104,13 +104,13 @@ class ByFactors:
 def test_models_of_ones_own(tmp_path: Path) -> None:
     data = clicks()
     by_scores = wrap(ByScores()).fit(data)
-    ranked = by_scores.recommend(data.users[:3], k=30, exclude_seen=False).ranked
+    ranked = by_scores.recommend(data.users[:3], k=30, exclude_seen=False).item_positions
     for user, row in enumerate(ranked):
         seen = set(data.matrix[[user]].indices.tolist())
         assert set(row[: len(seen)].tolist()) == seen
     by_factors = wrap(ByFactors()).fit(data)
     np.testing.assert_array_equal(
-        by_factors.recommend(data.users, k=5).ranked, SVD(3).fit(data).recommend(data.users, k=5).ranked
+        by_factors.recommend(data.users, k=5).item_positions, SVD(3).fit(data).recommend(data.users, k=5).item_positions
     )
     with pytest.raises(InputError, match="a wrapped ByFactors cannot be saved here"):
         by_factors.save(tmp_path)

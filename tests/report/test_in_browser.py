@@ -71,8 +71,10 @@ def test_find_a_user(opened: Any, cinema_page: Path, cinema_denoiser: ProRec) ->
     assert [float(each[6]) for each in shown] == pytest.approx(cinema_denoiser.weights_.data[own][order], rel=0.01)
     assert float(shown[0][4]) == pytest.approx(cinema_denoiser.thresholds_.value[row], rel=0.01)
 
-    after = [known.item_names[item] for item in cinema_denoiser.recommend([known.users[row]], 10).ranked[0]]
-    before = [known.item_names[item] for item in NCE(rank=20).fit(known).recommend([known.users[row]], 10).ranked[0]]
+    after = [known.item_names[item] for item in cinema_denoiser.recommend([known.users[row]], 10).item_positions[0]]
+    before = [
+        known.item_names[item] for item in NCE(rank=20).fit(known).recommend([known.users[row]], 10).item_positions[0]
+    ]
     lists = page.eval_on_selector_all(
         "#lists ol", "lists => lists.map(l => Array.from(l.children, c => c.textContent))"
     )

@@ -62,7 +62,7 @@ def test_the_median_of_those_that_count(clicks: Interactions, monkeypatch: pytes
     fitted = []
     monkeypatch.setattr(NCE, "fit", lambda self, given: fitted.append(given) or model)
     model = NCE(rank=5)
-    model.learned_ = {"users": clicks.matrix[:, :5].toarray(), "items": clicks.matrix[:231, :5].toarray()}
+    model.arrays_ = {"users": clicks.matrix[:, :5].toarray(), "items": clicks.matrix[:231, :5].toarray()}
     monkeypatch.setattr(yahoo_times, "WAYS", {"NCE + ProRec": WAYS["NCE + ProRec"]})
     # Of each run: the first fit, a moment in between, plan to relabelling, the second fit.
     runs = [(90, 1, 90, 90), (1, 1, 10, 2), (5, 1, 30, 6), (3, 1, 20, 4)]

@@ -32,7 +32,7 @@ from prorec.data.formats import detect_format
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
-from prorec.models.named import named, parsed, sized
+from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.report.page import write_report
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def denoise(
     Writes every row of the log as it came, in its order, with three more columns: weight, noise_probability, flagged.
     """
     begin = time.perf_counter()
-    parameters = parsed(param or [])
+    parameters = parse_parameters(param or [])
     check_choice("engine", engine, ("local", "spark"))
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
@@ -126,7 +126,7 @@ def denoise(
         return
     options.refuse(ctx, ("master",), "without --engine spark")
     denoiser = options.denoiser_of(
-        named(model, parameters),
+        make_model(model, parameters),
         transport=transport,
         threshold=threshold,
         gamma=gamma,
@@ -154,7 +154,7 @@ def denoise(
         clicks = given.interactions if report is None else described(log, given, items, columns, timestamp_col)
         progress("reading", 1, 1)
         _check_columns(given, Path(f"-.{format or 'csv'}" if out == "-" else out))
-        denoiser.model = sized(denoiser.model, given.interactions.matrix.shape, parameters)
+        denoiser.model = cap_rank(denoiser.model, given.interactions.matrix.shape, parameters)
         # The weights are what is written; only a report has a use for a model that has learned from them.
         fit = partial(denoiser.fit, clicks, refit=report is not None, progress=progress)
 

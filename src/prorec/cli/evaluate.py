@@ -22,8 +22,8 @@ from prorec.denoise import ProRec
 from prorec.denoise.controls import reweighted
 from prorec.evaluation.comparison import JUDGED_BY, SplitComparison, compare_on_splits
 from prorec.evaluation.metrics import Family
+from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.models.model import Model
-from prorec.models.named import named, parsed, sized
 
 
 def evaluate(
@@ -74,7 +74,7 @@ def evaluate(
         marginals=marginals,
         warm_start=warm_start,
     )
-    parameters = parsed(param or [])
+    parameters = parse_parameters(param or [])
     _rivals(models, parameters, denoised, None)  # what is wrong with them should not have to wait for the log
     columns = options.columns_of(
         user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
@@ -127,9 +127,9 @@ def _rivals(
             raise InputError(f"{word} is among the models twice")
         used |= {name, word}
         given = own.get(name, {}) | own.get(word, {})
-        model = named(name, given)
+        model = make_model(name, given)
         if shape is not None:
-            model = sized(model, shape, given)
+            model = cap_rank(model, shape, given)
         denoiser = denoised(model)
         rivals[word] = {"": model, "prorec": denoiser, "scaled": reweighted(denoiser)}[addition]
     if unused := own.keys() - used:

@@ -16,8 +16,8 @@ from prorec.cli import options
 from prorec.cli.streams import check_report_free, described, read, title_of
 from prorec.data.item_info import with_items_from
 from prorec.denoise import ProRec
+from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.models.model import load
-from prorec.models.named import named, parsed, sized
 from prorec.report.page import write_report
 
 _OF_A_LOG = (
@@ -59,8 +59,8 @@ def report(
             options.refuse(ctx, _OF_A_LOG, "for a denoiser that has been trained")
             denoiser, seconds = _trained(Path(source), items), None
         else:
-            parameters = parsed(param or [])
-            denoiser = ProRec(named(model, parameters), noise=noise, flag_share=flag_share, fdr=fdr)
+            parameters = parse_parameters(param or [])
+            denoiser = ProRec(make_model(model, parameters), noise=noise, flag_share=flag_share, fdr=fdr)
             denoiser.check_settings()
             columns = options.columns_of(
                 user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
@@ -69,7 +69,7 @@ def report(
             given = read(source, format, columns)
             clicks = described(source, given, items, columns, timestamp_col)
             progress("reading", 1, 1)
-            denoiser.model = sized(denoiser.model, clicks.matrix.shape, parameters)
+            denoiser.model = cap_rank(denoiser.model, clicks.matrix.shape, parameters)
             denoiser.fit(clicks, progress=progress)
             seconds = time.perf_counter() - begin
             title = title_of(source)

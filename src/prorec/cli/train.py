@@ -21,8 +21,8 @@ from prorec.cli.streams import check_free, check_writable, read, to_stdout
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
+from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.models.model import Model, load
-from prorec.models.named import named, parsed, sized
 
 _OF_DENOISING = "transport threshold gamma beta lam rounds anchored marginals warm_start noise".split()
 
@@ -58,8 +58,8 @@ def train(
 ) -> None:
     """Train a recommender and write it to a folder, for `prorec recommend` and `prorec.load`."""
     begin = time.perf_counter()
-    parameters = parsed(param or [])
-    recommender: Model = named(model, parameters)
+    parameters = parse_parameters(param or [])
+    recommender: Model = make_model(model, parameters)
     if denoise:
         recommender = options.denoiser_of(
             recommender,
@@ -91,10 +91,10 @@ def train(
         clicks = given.interactions
         report("reading", 1, 1)
         if isinstance(recommender, ProRec):
-            recommender.model = sized(recommender.model, clicks.matrix.shape, parameters)
+            recommender.model = cap_rank(recommender.model, clicks.matrix.shape, parameters)
             recommender.fit(clicks, progress=report)
         else:
-            recommender = sized(recommender, clicks.matrix.shape, parameters)
+            recommender = cap_rank(recommender, clicks.matrix.shape, parameters)
             report(f"fitting {type(recommender).__name__}", 0, 1)
             recommender.fit(clicks)
             report(f"fitting {type(recommender).__name__}", 1, 1)

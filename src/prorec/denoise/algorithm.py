@@ -23,7 +23,7 @@ from prorec.denoise.labels import new_weights
 from prorec.denoise.loss import LossOf
 from prorec.interactions import Interactions
 from prorec.models.model import Model
-from prorec.models.storage import Arrays, plain
+from prorec.models.storage import Arrays, json_default
 from prorec.models.wrap import wrap
 from prorec.transport.gamma import estimate_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
@@ -132,7 +132,7 @@ class Run:
 
     def _refit(self) -> None:
         """Step 1 of Algorithm 1, on the new weights."""
-        seconds = self._fit(self.model if self.given.warm_start and self.fresh.learns_in_steps else None)
+        seconds = self._fit(self.model if self.given.warm_start and self.fresh.supports_warm_start else None)
         self.history.append(replace(self.now, loss_refitted=self.loss(self.weights), fit_seconds=seconds))
 
     def _fit(self, start: Model | None) -> float:
@@ -141,8 +141,8 @@ class Run:
         what = f"fitting {type(self.fresh).__name__.lstrip('_')}, round {number_of_fit}"
         self.progress(what, 0, 1)
         model: Any = replace(self.fresh)  # type: ignore[type-var]
-        how: dict[str, Any] = {} if start is None else {"start": start}
-        if self.fresh.keeps_checkpoints and self.checkpoint.folder is not None:
+        how: dict[str, Any] = {} if start is None else {"init_from": start}
+        if self.fresh.supports_checkpoint and self.checkpoint.folder is not None:
             how["checkpoint"] = self.checkpoint.folder / f"fit-{number_of_fit}"
         begin = time.perf_counter()
         self.model = model.fit(self.known.with_weights(self.weights), **how)
@@ -159,9 +159,9 @@ class Run:
         return self.now.change <= self.given.tolerance
 
     def _keep(self) -> None:
-        warm = self.given.warm_start and self.fresh.learns_in_steps
+        warm = self.given.warm_start and self.fresh.supports_warm_start
         about = {"now": self.now.to_dict(), "history": [each.to_dict() for each in self.history]}
-        start = self.model.learned_ if warm and self.model is not None else {}
+        start = self.model.arrays_ if warm and self.model is not None else {}
         self.checkpoint.keep(State(about, kept(self.weights, self.matching), start))
 
     def _resume(self, state: State) -> None:
@@ -174,7 +174,7 @@ class Run:
         self.gamma = self.now.gamma
         if state.start:
             self.model = replace(self.fresh)  # type: ignore[type-var]
-            self.model.learned_, self.model.interactions_ = state.start, self.known
+            self.model.arrays_, self.model.interactions_ = state.start, self.known
 
 
 def _identity(given: ProRec, model: Model, known: Interactions) -> str:
@@ -189,7 +189,7 @@ def _identity(given: ProRec, model: Model, known: Interactions) -> str:
         voters = [_told_apart(wrap(each)) for each in noise._given()]
         noise = [noise.models is None, noise.folds, noise.transport, noise.seed, voters]
     content = digest_pairs(known.matrix), digest(known.matrix.data)
-    return json.dumps([__version__, settings, noise, *_told_apart(model), content], default=plain)
+    return json.dumps([__version__, settings, noise, *_told_apart(model), content], default=json_default)
 
 
 def _told_apart(model: Model) -> list[Any]:
@@ -198,7 +198,10 @@ def _told_apart(model: Model) -> list[Any]:
     if inner is not None:
         return [type(model).__name__, _described(inner)]
     # Where it runs is no part of what it is: a run may go on elsewhere.
-    return [type(model).__name__, {name: value for name, value in model.parameters().items() if name != "device"}]
+    return [
+        type(model).__name__,
+        {name: value for name, value in model.describe()["parameters"].items() if name != "device"},
+    ]
 
 
 def _described(value: Any, above: tuple[int, ...] = ()) -> Any:

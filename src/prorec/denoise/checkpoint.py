@@ -12,7 +12,7 @@ import numpy as np
 
 from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
-from prorec.models.storage import DAMAGED, Arrays, plain
+from prorec.models.storage import READ_ERRORS, Arrays, json_default
 
 _NAME = "round.npz"
 
@@ -49,7 +49,7 @@ class Checkpoint:
         """Put this state in the place of the last one, whole or not at all."""
         if self.folder is None:
             return
-        about = json.dumps({"of": self._of, **state.about}, default=plain)
+        about = json.dumps({"of": self._of, **state.about}, default=json_default)
         arrays = state.arrays | {f"start.{name}": array for name, array in state.start.items()}
         with prefix_errors(self.folder), atomic_write(self.folder / _NAME) as temporary, temporary.open("wb") as file:
             np.savez(file, about=np.array(about), **arrays)  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ class Checkpoint:
                 if about.pop("of") != self._of:
                     raise InputError("this is a checkpoint of other parameters or other interactions")
                 return State(about, arrays, start)
-            except DAMAGED as error:
+            except READ_ERRORS as error:
                 if isinstance(error, InputError) or getattr(error, "errno", None) in (errno.EACCES, errno.EIO):
                     raise
                 raise InputError(f"this checkpoint is damaged; remove it to start anew ({error})") from None

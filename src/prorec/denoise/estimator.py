@@ -23,8 +23,8 @@ from prorec.denoise.probability import plan_probability
 from prorec.interactions import Interactions
 from prorec.interactions.columns import ColumnRef
 from prorec.interactions.tables import FrameType
-from prorec.models.base import Recommendations
-from prorec.models.model import Model, as_interactions, kind_of
+from prorec.models.model import Model, as_interactions, restore_model
+from prorec.models.recommendations import Recommendations
 from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
 from prorec.noise.finder import NoiseFinder
@@ -132,7 +132,7 @@ class ProRec(Model):
         """
         known = as_interactions(interactions)
         model = wrap(self.model)
-        self._check_parameters(known.matrix.shape)
+        self.check_parameters(known.matrix.shape)
         self._check(known, model)
         check_progress(progress)
         finder = self._finder(known)
@@ -165,7 +165,7 @@ class ProRec(Model):
         self.interactions_, self._model = known, model
         self.matching_, self.history_, self.converged_ = matching, history, converged
         self.weights_ = like(known.matrix, weights)
-        self.learned_ = kept(weights, matching)
+        self.arrays_ = kept(weights, matching)
         self._found = finder
 
     def check_settings(self) -> None:
@@ -192,9 +192,10 @@ class ProRec(Model):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} must be True or False; got {safe_repr(getattr(self, name))}")
 
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
+    def check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise InputError unless all parameters are valid for a matrix of this shape."""
         self.check_settings()
-        wrap(self.model)._check_parameters(shape)
+        wrap(self.model).check_parameters(shape)
 
     def _check(self, known: Interactions, model: Model) -> None:
         """Refuse everything that can be refused before the first fit, which may take an hour."""
@@ -373,7 +374,7 @@ class ProRec(Model):
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         if isinstance(self.noise, NoiseFinder):
             given["noise"] = "finder"
-        return given | {"model": {"kind": type(model).__name__, "parameters": model.parameters()}}
+        return given | {"model": model.describe()}
 
     def save(self, folder: str | Path) -> None:
         """Write the denoiser, its model, weights and thresholds included; `prorec.load` reads it."""
@@ -382,14 +383,14 @@ class ProRec(Model):
             "history": [each.to_dict() for each in self.history_],
             "converged": self.converged_,
         }
-        arrays = self.learned_ | {f"model.{name}": array for name, array in model.learned_.items()}
+        arrays = self.arrays_ | {f"model.{name}": array for name, array in model.arrays_.items()}
         if self._found is not None:
             about["finder"] = self._found.parameters()
-            arrays |= {f"noise.{name}": array for name, array in self._found.learned_.items()}
+            arrays |= {f"noise.{name}": array for name, array in self._found.arrays_.items()}
         write_model(as_path(folder), type(self).__name__, about, arrays, self.interactions_)
 
     @classmethod
-    def restored(cls, parameters: dict[str, Any], learned: Arrays, interactions: Interactions) -> Self:
+    def restore(cls, parameters: dict[str, Any], learned: Arrays, interactions: Interactions) -> Self:
         """A fitted denoiser from what was written down of it."""
         try:
             given = dict(parameters)
@@ -398,12 +399,11 @@ class ProRec(Model):
             history = [Round.from_dict(each) for each in given.pop("history")]
             converged = bool(given.pop("converged"))
             inner = given.pop("model")
-            kind = kind_of(inner["kind"])
             weights, matching = restored(learned, interactions)
-            model = kind.restored(inner["parameters"], _within(learned, "model"), interactions.with_weights(weights))
+            model = restore_model(inner, _within(learned, "model"), interactions.with_weights(weights))
             finder = None
             if "finder" in given:
-                finder = NoiseFinder.restored(given.pop("finder"), _within(learned, "noise"), interactions)
+                finder = NoiseFinder.restore(given.pop("finder"), _within(learned, "noise"), interactions)
             if given.get("noise") == "finder":
                 given["noise"] = replace(cast(NoiseFinder, finder))
             denoiser = cls(replace(model), **given)  # type: ignore[type-var]

@@ -55,7 +55,7 @@ class LossOf:
         self._objective: Objective = model.objective
         self._everywhere, self._observed = 0.0, np.empty(0)
         self._by_pair = np.empty(0)
-        kept = [model.learned_[name] for name in model.penalised if name in model.learned_]
+        kept = [model.arrays_[name] for name in model.regularized_arrays if name in model.arrays_]
         self._penalty = float(getattr(model, "regularization", 0.0)) * sum(map(_squares, kept))
         if self._objective != "squared":  # networks take the mean over users, this is the sum
             self._penalty *= np.count_nonzero(np.diff(observed.indptr))

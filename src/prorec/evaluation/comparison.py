@@ -94,7 +94,7 @@ def compare_on_splits(
     report = progress or (lambda *_: None)
     check_int("k", k, 1, interactions.n_items, "the number of items")
     for model in models.values():
-        model._check_parameters(interactions.matrix.shape)
+        model.check_parameters(interactions.matrix.shape)
     found: dict[str, list[Evaluation]] = {name: [] for name in models}
     for seed in range(n_seeds):
         parts = split_by_user(interactions, (0.7, 0.3), seed=seed)

@@ -17,7 +17,7 @@ from prorec.evaluation.ranking import checked_lengths, ranking_metrics
 from prorec.evaluation.significance import bootstrap_interval
 from prorec.interactions import Interactions
 from prorec.interactions.tables import FrameType, to_frame
-from prorec.models.base import Recommender
+from prorec.models.recommendations import Recommender
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ def evaluate(
             "the model and the test data do not have the same items in the same order: bring the test data into "
             "line first, with test.align(train)"
         )
-    per_user = ranking_metrics(recommended.ranked, test.matrix[rows], lengths, metrics)
+    per_user = ranking_metrics(recommended.item_positions, test.matrix[rows], lengths, metrics)
     mean = {name: float(values.mean()) for name, values in per_user.items()}
     for length in lengths:
-        mean[f"coverage@{length}"] = coverage(recommended.ranked[:, :length], test.n_items)
+        mean[f"coverage@{length}"] = coverage(recommended.item_positions[:, :length], test.n_items)
     return Evaluation(users, per_user, mean, metrics)

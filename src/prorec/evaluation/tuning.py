@@ -24,8 +24,8 @@ from prorec.evaluation.ranking_evaluation import evaluate
 from prorec.interactions import Interactions
 from prorec.interactions.tables import FrameType, to_frame
 from prorec.models.model import Model
-from prorec.models.storage import plain
-from prorec.models.svd import sharing_decompositions
+from prorec.models.storage import json_default
+from prorec.models.svd import share_decompositions
 
 Grid = Mapping[str, Sequence[Any]]
 Search = Literal["grid", "coordinate", "random", "tpe"]
@@ -147,7 +147,7 @@ def tune(
         return -np.inf if value is None else float(value)
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with sharing_decompositions(), Progress(*columns, disable=not show_progress) as bar:
+    with share_decompositions(), Progress(*columns, disable=not show_progress) as bar:
         task = bar.add_task("tuning", total=n_trials)
         best = -np.inf
         for value in _search(model, grid, search, n_trials, seed, run):
@@ -300,7 +300,7 @@ class _Kept:
 def _written(value: Any) -> Any:
     """A parameter as JSON has it: what is no number as it is shown."""
     try:
-        return plain(value)
+        return json_default(value)
     except TypeError:
         return repr(value)
 

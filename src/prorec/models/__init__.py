@@ -1,11 +1,11 @@
 """Recommenders: how to learn from a weighted matrix of interactions."""
 
-from prorec.models.base import Recommendations, Recommender
 from prorec.models.cdae import CDAE
 from prorec.models.ease import EASE
 from prorec.models.model import Model, load
 from prorec.models.nce import NCE
 from prorec.models.popularity import Popularity
+from prorec.models.recommendations import Recommendations, Recommender
 from prorec.models.svd import SVD
 from prorec.models.vae import VAE
 from prorec.models.wrap import wrap

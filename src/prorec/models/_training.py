@@ -22,7 +22,7 @@ from prorec.evaluation.ranking import ranking_metrics
 from prorec.interactions import Interactions
 from prorec.models import _top
 from prorec.models.autoencoder import normalised
-from prorec.models.storage import Arrays, plain
+from prorec.models.storage import Arrays, json_default
 
 try:
     import torch
@@ -242,7 +242,7 @@ class _State:
         settings = {name: value for name, value in asdict(model).items() if name not in ("history_", "device")}
         parts = [part.matrix for part in (known, validation) if part is not None]
         content = digest(*(array for part in parts for array in (part.indptr, part.indices, part.data)))
-        self._of = json.dumps([type(model).__name__, settings, content, network.start], default=plain)
+        self._of = json.dumps([type(model).__name__, settings, content, network.start], default=json_default)
         if folder is not None:
             path = folder / "training.npz"
             with prefix_errors(path):

@@ -57,15 +57,15 @@ class _Autoencoder(Model):
     """Of initial parameters, order of users and corruption; on one device, the same seed gives the same model."""
     history_: list[dict[str, float]] = field(init=False, repr=False, compare=False, default_factory=list)
 
-    learns_in_steps: ClassVar[bool] = True
-    keeps_checkpoints: ClassVar[bool] = True
+    supports_warm_start: ClassVar[bool] = True
+    supports_checkpoint: ClassVar[bool] = True
 
     def fit(
         self,
         interactions: Interactions | csr_array,
         *,
         validation: Interactions | None = None,
-        start: Model | None = None,
+        init_from: Model | None = None,
         checkpoint: str | Path | None = None,
         show_progress: bool = False,
     ) -> Self:
@@ -75,7 +75,7 @@ class _Autoencoder(Model):
         ----------
         interactions : interactions, or a sparse matrix of weights in [0, 1]
         validation : what the same users did later, to stop early by
-        start : a fitted model of the same kind and size, whose parameters to begin with
+        init_from : a fitted model of the same kind and size, whose parameters to begin with
         checkpoint : a folder to keep the state of training in after every epoch; if it has one of the same model on
             the same interactions, training goes on from there
         show_progress : show a bar with the loss
@@ -83,12 +83,12 @@ class _Autoencoder(Model):
         from prorec.models import _training
 
         known = as_interactions(interactions)
-        self._check_parameters(known.matrix.shape)
+        self.check_parameters(known.matrix.shape)
         if validation is not None:
             _check_validation(validation, known)
         network = self._network(known.matrix)
-        if start is not None:
-            network.begin_with(self._start_of(start, known))
+        if init_from is not None:
+            network.begin_with(self._start_of(init_from, known))
         folder = None if checkpoint is None else Path(checkpoint)
         with explain_out_of_memory(
             self._device(known.matrix.shape), f"{type(self).__name__}, in batches of this size,"
@@ -96,7 +96,7 @@ class _Autoencoder(Model):
             self.history_ = _training.train(self, network, known, validation, folder, show_progress=show_progress)
         learned = self._arrays_of(network.arrays(), known.matrix)
         self._check_finite(learned)
-        self.learned_, self.interactions_ = learned, known
+        self.arrays_, self.interactions_ = learned, known
         return self
 
     @abstractmethod
@@ -107,7 +107,8 @@ class _Autoencoder(Model):
     def _arrays_of(self, parameters: Arrays, matrix: csr_array) -> Arrays:
         """What is kept of the trained parameters, with everybody's factors."""
 
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
+    def check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise InputError unless the parameters are valid for a matrix of this shape."""
         check_float("corruption", self.corruption, 0, 1)
         if self.corruption == 1:
             raise InputError("corruption must be below 1: nothing would be left to learn from")

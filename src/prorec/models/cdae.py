@@ -34,12 +34,20 @@ class CDAE(_Autoencoder):
     """Width of the hidden layer."""
 
     objective: ClassVar[Objective] = "binary"
-    penalised: ClassVar[tuple[str, ...]] = ("encoder", "encoder_bias", "items", "item_bias")
-    _link: ClassVar[Link] = "sigmoid"
-    _keeps: ClassVar[tuple[str, ...]] = ("users", "items", "item_bias", "encoder", "encoder_bias", "new_user_vector")
+    regularized_arrays: ClassVar[tuple[str, ...]] = ("encoder", "encoder_bias", "items", "item_bias")
+    link: ClassVar[Link] = "sigmoid"
+    required_arrays: ClassVar[tuple[str, ...]] = (
+        "users",
+        "items",
+        "item_bias",
+        "encoder",
+        "encoder_bias",
+        "new_user_vector",
+    )
 
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
-        super()._check_parameters(shape)
+    def check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise InputError unless the parameters are valid for a matrix of this shape."""
+        super().check_parameters(shape)
         check_int("rank", self.rank, 1)
 
     def _network(self, matrix: csr_array) -> Network:
@@ -54,14 +62,15 @@ class CDAE(_Autoencoder):
             "items": np.ascontiguousarray(layer(rng, self.rank, n_items).T),
             "item_bias": np.zeros(n_items, dtype=np.float32),
         }
-        return Network(initial, _encode, is_multinomial=False)
+        return Network(initial, _encode_batch, is_multinomial=False)
 
     def _arrays_of(self, parameters: Arrays, matrix: csr_array) -> Arrays:
         users = _hidden(parameters, matrix, parameters["user_vectors"])
         kept = {name: parameters[name] for name in ("encoder", "encoder_bias", "items", "item_bias")}
         return {**kept, "new_user_vector": parameters["user_vectors"].mean(axis=0), "users": users}
 
-    def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
+    def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
+        """Return user factors for rows of weights."""
         learned = self._fitted()
         return _hidden(learned, matrix, learned["new_user_vector"])
 
@@ -70,6 +79,6 @@ def _hidden(parameters: Arrays, matrix: csr_array, user_vectors: NDArray[np.floa
     return np.asarray(np.maximum(times(matrix, parameters["encoder"]) + user_vectors + parameters["encoder_bias"], 0))
 
 
-def _encode(parameters: dict[str, Any], batch: Batch, done: float) -> tuple[Any, Any]:
+def _encode_batch(parameters: dict[str, Any], batch: Batch, done: float) -> tuple[Any, Any]:
     hidden = batch.times(parameters["encoder"]) + parameters["user_vectors"][batch.users] + parameters["encoder_bias"]
     return hidden.relu(), hidden.new_zeros(1)

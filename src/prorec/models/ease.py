@@ -30,7 +30,7 @@ class EASE(Model):
     or more than a GPU has room for, are refused. There are no factors: its scores come from a function.
     """
 
-    _keeps: ClassVar[tuple[str, ...]] = ("item_weights",)
+    required_arrays: ClassVar[tuple[str, ...]] = ("item_weights",)
 
     regularization: float = 250.0
     """λ."""
@@ -39,9 +39,10 @@ class EASE(Model):
     device: str = field(default="auto", repr=False, compare=False)
     """Where to learn: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
 
-    penalised: ClassVar[tuple[str, ...]] = ("item_weights",)
+    regularized_arrays: ClassVar[tuple[str, ...]] = ("item_weights",)
 
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
+    def check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise InputError unless the parameters are valid for a matrix of this shape."""
         if not check_float("regularization", self.regularization, 0) > 0:
             raise InputError(f"regularization must be above 0; got {self.regularization!r}")
         device = self._device(shape)
@@ -100,10 +101,12 @@ class EASE(Model):
         weights, matrix = self._fitted()["item_weights"], self.interactions_.matrix
         return lambda rows: np.asarray(matrix[rows] @ weights)
 
-    def _score_known(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
-        self._score_new(self.interactions_.matrix[rows], room)
+    def score_known_users(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+        """Write the scores of users that the model was fitted on."""
+        self.score_new_users(self.interactions_.matrix[rows], room)
 
-    def _score_new(self, matrix: csr_array, room: NDArray[np.float32]) -> None:
+    def score_new_users(self, matrix: csr_array, room: NDArray[np.float32]) -> None:
+        """Write the scores of new users."""
         room[:] = matrix @ self._fitted()["item_weights"]
 
     def _likeness(self) -> Callable[[NDArray[np.int64], NDArray[np.float32]], None]:

@@ -1,15 +1,14 @@
 """What the models of this package have in common: learning, recommending, folding in, similar items, saving.
 
-A model is a dataclass. Its parameters are its fields; what it has learned is `learned_`, a dictionary of arrays, and
+A model is a dataclass. Its parameters are its fields; what it has learned is `arrays_`, a dictionary of arrays, and
 `interactions_`, what it learned from. Its own part is small: `_learn` makes the arrays from a weighted matrix (`users`,
-`items` and perhaps `item_bias` for a factor model), and `_encode` turns rows of such a matrix into user factors. One
+`items` and perhaps `item_bias`), and `encode_users` turns rows of such a matrix into user factors. One
 that needs more than a matrix to learn from has a `fit` of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -27,7 +26,7 @@ from prorec.interactions import Interactions
 from prorec.models import _top
 from prorec.models._html import size_of
 from prorec.models._sparse import row_sums
-from prorec.models.base import Recommendations
+from prorec.models.recommendations import Recommendations
 from prorec.models.storage import Arrays, read_model, write_model
 from prorec.transport.factors import Factors, Link
 
@@ -42,26 +41,26 @@ item (Eq. 3), or cross-entropy of one choice among all items."""
 class Model(Estimator):
     """A recommender that learns from a weighted matrix of interactions, and knows users and items by factors."""
 
-    learned_: Arrays
+    arrays_: Arrays
     interactions_: Interactions
-    kinds: ClassVar[dict[str, type[Model]]] = {}
+    registry: ClassVar[dict[str, type[Model]]] = {}
     """Every model by its name, for loading."""
-    learns_in_steps: ClassVar[bool] = False
+    supports_warm_start: ClassVar[bool] = False
     """Whether `fit` can start from another model of its kind."""
-    keeps_checkpoints: ClassVar[bool] = False
+    supports_checkpoint: ClassVar[bool] = False
     """Whether `fit` takes a folder to keep the state of training in."""
-    folds_in: ClassVar[bool] = True
+    supports_fold_in: ClassVar[bool] = True
     """Whether scores of users that are folded in are of the size of those learned from."""
     objective: ClassVar[Objective] = "squared"
-    penalised: ClassVar[tuple[str, ...]] = ()
+    regularized_arrays: ClassVar[tuple[str, ...]] = ()
     """The learned arrays whose squares `regularization` keeps small."""
-    _keeps: ClassVar[tuple[str, ...]] = ("users", "items")
+    required_arrays: ClassVar[tuple[str, ...]] = ("users", "items")
     """The arrays it cannot do without."""
 
     def __init_subclass__(cls, **how: Any) -> None:
         super().__init_subclass__(**how)
         if not cls.__name__.startswith("_"):
-            Model.kinds[cls.__name__] = cls
+            Model.registry[cls.__name__] = cls
 
     # ── what each model says for itself ─────────────────────────────────────────────────────────────
 
@@ -73,11 +72,11 @@ class Model(Estimator):
         """The same from where another model of this kind, for as many users and items, has come to."""
         raise NotImplementedError
 
-    def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
+    def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
         """User factors for rows of weights, of users seen in training or not."""
         raise NotImplementedError
 
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
+    def check_parameters(self, shape: tuple[int, int]) -> None:
         """Refuse parameters that don't make sense, by themselves or for so many users and items."""
         return
 
@@ -87,34 +86,34 @@ class Model(Estimator):
 
     # ── learning ────────────────────────────────────────────────────────────────────────────────────
 
-    def fit(self, interactions: Interactions | csr_array, *, start: Model | None = None) -> Self:
+    def fit(self, interactions: Interactions | csr_array, *, init_from: Model | None = None) -> Self:
         """Learn from interactions, or from a sparse matrix of weights in [0, 1], users × items.
 
-        `start` is a fitted model of the same kind and size to begin with, for models that learn in steps.
+        `init_from` is a fitted model of the same kind and size to begin with, for models that learn in steps.
         """
         known = as_interactions(interactions)
-        self._check_parameters(known.matrix.shape)
+        self.check_parameters(known.matrix.shape)
         with explain_out_of_memory(self._device(known.matrix.shape), f"what {type(self).__name__} learns"):
-            if start is None:
+            if init_from is None:
                 learned = self._learn(known.matrix)
             else:
-                learned = self._learn_from(known.matrix, self._start_of(start, known))
+                learned = self._learn_from(known.matrix, self._start_of(init_from, known))
         self._check_finite(learned)
-        self.learned_, self.interactions_ = learned, known
+        self.arrays_, self.interactions_ = learned, known
         return self
 
     def _start_of(self, start: Any, known: Interactions) -> Arrays:
         """What another model has learned, if this one can begin with that."""
         kind = type(self).__name__
-        if not self.learns_in_steps:
-            raise InputError(f"{kind} learns in one step: there is nothing that start could change")
+        if not self.supports_warm_start:
+            raise InputError(f"{kind} learns in one step: there is nothing that init_from could change")
         if type(start) is not type(self):
-            raise InputError(f"start must be another {kind}; got {type(start).__name__}")
+            raise InputError(f"init_from must be another {kind}; got {type(start).__name__}")
         learned = start._fitted()
         shape = start.interactions_.matrix.shape
         if shape != known.matrix.shape or learned["items"].shape[1] != self._width:
             raise InputError(
-                f"start must be a {kind} of {known.matrix.shape} and width {self._width}; "
+                f"init_from must be a {kind} of {known.matrix.shape} and width {self._width}; "
                 f"got one of {shape} and width {learned['items'].shape[1]}"
             )
         return dict(learned)
@@ -135,9 +134,9 @@ class Model(Estimator):
     def scores_(self) -> Factors | Callable[[NDArray[np.intp]], NDArray[np.float32]]:
         """What everybody's score of everything is made of: factors, or a function from row numbers to their scores."""
         learned = self._fitted()
-        return Factors(learned["users"], learned["items"], learned.get("item_bias"), self._link)
+        return Factors(learned["users"], learned["items"], learned.get("item_bias"), self.link)
 
-    _link: ClassVar[Link] = "identity"
+    link: ClassVar[Link] = "identity"
 
     # ── recommending ────────────────────────────────────────────────────────────────────────────────
 
@@ -197,7 +196,7 @@ class Model(Estimator):
             with explain_out_of_memory(device, "recommending"):
                 is_unknown = row_sums(matrix)[rows] == 0
                 popularity = self._popularity() if is_unknown.any() else None
-                users = self._encode(matrix) if are_new else learned["users"]
+                users = self.encode_users(matrix) if are_new else learned["users"]
                 best = Best(learned["items"], learned.get("item_bias"), k, seen, popularity, device)
                 return _finite(*best.of(users, rows, is_unknown))
         is_unknown = np.asarray(matrix[rows].sum(axis=1)).ravel() == 0
@@ -205,21 +204,21 @@ class Model(Estimator):
 
         def score_all(part: slice, room: NDArray[np.float32]) -> None:
             if are_new:
-                self._score_new(matrix[rows[part]], room)
+                self.score_new_users(matrix[rows[part]], room)
             else:
-                self._score_known(rows[part], room)
+                self.score_known_users(rows[part], room)
             if popularity is not None:
                 room[is_unknown[part]] = popularity
 
         return _in_blocks(rows, k, n_items, score_all, seen)
 
-    def _score_known(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+    def score_known_users(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
         """Scores of users that were learned from."""
         self._score(self._fitted()["users"][rows], room)
 
-    def _score_new(self, matrix: csr_array, room: NDArray[np.float32]) -> None:
+    def score_new_users(self, matrix: csr_array, room: NDArray[np.float32]) -> None:
         """Scores of users given by rows of weights."""
-        self._score(self._encode(matrix), room)
+        self._score(self.encode_users(matrix), room)
 
     def _score(self, users: NDArray[np.float32], room: NDArray[np.float32]) -> None:
         """Scores of user factors, before the link, which does not change their order."""
@@ -294,14 +293,14 @@ class Model(Estimator):
     def save(self, folder: str | Path) -> None:
         """Write the model into a folder: a JSON file, and one with arrays. An older model there is replaced whole."""
         learned = self._fitted()
-        write_model(as_path(folder), type(self).__name__, self.parameters(), learned, self.interactions_)
+        write_model(as_path(folder), **self.describe(), arrays=learned, interactions=self.interactions_)
 
-    def parameters(self) -> dict[str, Any]:
-        """What the model was made with, in a form that can be written down."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.init}  # type: ignore[arg-type]
+    def describe(self) -> dict[str, Any]:
+        """Return the class and the parameters in a form that JSON can hold; `restore_model` reads it."""
+        return {"class_name": type(self).__name__, "parameters": self.get_params(deep=False)}
 
     @classmethod
-    def restored(cls, parameters: dict[str, Any], learned: Arrays, interactions: Interactions) -> Self:
+    def restore(cls, parameters: dict[str, Any], learned: Arrays, interactions: Interactions) -> Self:
         """A fitted model from what was written down of it."""
         # Another machine may have no such device: there, as wherever nobody said anything, it is found out.
         elsewhere = {"device": "auto"} if parameters.get("device", "cpu") != "cpu" else {}
@@ -309,8 +308,8 @@ class Model(Estimator):
             model = cls(**parameters | elsewhere)
         except TypeError as error:
             raise InputError(f"the parameters are not those of {cls.__name__}: {error}") from None
-        _check_arrays(model._keeps, learned, interactions)
-        model.learned_, model.interactions_ = learned, interactions
+        _check_arrays(model.required_arrays, learned, interactions)
+        model.arrays_, model.interactions_ = learned, interactions
         return model
 
     # ── looking ─────────────────────────────────────────────────────────────────────────────────────
@@ -320,22 +319,27 @@ class Model(Estimator):
 
     def _fitted(self) -> Arrays:
         self._check_fitted()
-        return self.learned_
+        return self.arrays_
 
 
 def load(folder: str | Path) -> Model:
     """A model that `save` wrote."""
     folder = as_path(folder)
-    kind, parameters, learned, interactions = read_model(folder)
+    class_name, parameters, learned, interactions = read_model(folder)
     with prefix_errors(folder):
-        return kind_of(kind).restored(parameters, learned, interactions)
+        return restore_model({"class_name": class_name, "parameters": parameters}, learned, interactions)
 
 
-def kind_of(name: Any) -> type[Model]:
+def restore_model(description: Mapping[str, Any], arrays: Arrays, interactions: Interactions) -> Model:
+    """Return the fitted model that `Model.describe` described."""
+    return model_class(description["class_name"]).restore(description["parameters"], arrays, interactions)
+
+
+def model_class(name: Any) -> type[Model]:
     """A model by its name."""
-    if not isinstance(name, str) or name not in Model.kinds:
-        raise InputError(f"a model of the kind {name!r} is not known here; there are {sorted(Model.kinds)}")
-    return Model.kinds[name]
+    if not isinstance(name, str) or name not in Model.registry:
+        raise InputError(f"a model of the kind {name!r} is not known here; there are {sorted(Model.registry)}")
+    return Model.registry[name]
 
 
 def _check_arrays(names: Sequence[str], learned: Arrays, known: Interactions) -> None:

@@ -28,8 +28,8 @@ class NCE(Model):
     all weights are halved.
     """
 
-    penalised: ClassVar[tuple[str, ...]] = ("items",)
-    _keeps: ClassVar[tuple[str, ...]] = ("users", "items", "projection")
+    regularized_arrays: ClassVar[tuple[str, ...]] = ("items",)
+    required_arrays: ClassVar[tuple[str, ...]] = ("users", "items", "projection")
 
     rank: int = 100
     """How many factors."""
@@ -42,7 +42,8 @@ class NCE(Model):
     device: str = field(default="auto", repr=False, compare=False)
     """Where to learn and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
 
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
+    def check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise InputError unless the parameters are valid for a matrix of this shape."""
         check_int("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
         check_float("regularization", self.regularization, 0)
         check_float("popularity_power", self.popularity_power, 0, 10)
@@ -66,5 +67,6 @@ class NCE(Model):
         items = cho_solve(cho_factor(gram), clicked.T).T.astype(np.float32)
         return {"users": clicks.to_host(users), "items": np.ascontiguousarray(items), "projection": projection}
 
-    def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
+    def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
+        """Return user factors for rows of weights."""
         return times(matrix, self._fitted()["projection"])

@@ -21,7 +21,7 @@ class Popularity(Model):
 
     >>> from prorec import Interactions
     >>> clicks = Interactions.from_matrix(csr_array([[1.0, 1, 0], [0, 1, 0], [0, 1, 1]]), users=["a", "b", "c"])
-    >>> Popularity().fit(clicks).recommend(["b"], k=2).ranked
+    >>> Popularity().fit(clicks).recommend(["b"], k=2).item_positions
     array([[0, 2]], dtype=int32)
     """
 
@@ -38,5 +38,6 @@ class Popularity(Model):
     def _likeness(self) -> Callable[[NDArray[np.int64], NDArray[np.float32]], None]:
         return self._likeness_by_users()
 
-    def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
+    def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
+        """Return user factors for rows of weights."""
         return np.ones((matrix.shape[0], 1), dtype=np.float32)

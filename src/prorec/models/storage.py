@@ -24,24 +24,27 @@ from prorec.interactions import Interactions
 
 Arrays = dict[str, NDArray[Any]]
 VERSION = 1
-DAMAGED = (KeyError, TypeError, ValueError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+READ_ERRORS = (KeyError, TypeError, ValueError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 """What reading a file of arrays may fail with when its bytes are not what they were."""
 _NAME = "model.json"
 
 
-def write_model(folder: Path, kind: str, parameters: dict[str, Any], learned: Arrays, known: Interactions) -> None:
+def write_model(
+    folder: Path, class_name: str, parameters: dict[str, Any], arrays: Arrays, interactions: Interactions
+) -> None:
     """Write a model whole or not at all."""
-    arrays = {f"learned.{name}": array for name, array in learned.items()}
+    known = interactions
+    arrays = {f"learned.{name}": array for name, array in arrays.items()}
     matrix = known.matrix
     arrays |= {"matrix.data": matrix.data, "matrix.indices": matrix.indices, "matrix.indptr": matrix.indptr}
     for name, ids in (("users", known.users), ("items", known.items)):
         arrays |= _packed(name, ids)
     if known.item_names is not None:
         arrays |= _packed("item_names", known.item_names)
-    about = {"format": "prorec model", "version": VERSION, "kind": kind, "parameters": parameters}
+    about = {"format": "prorec model", "version": VERSION, "class_name": class_name, "parameters": parameters}
     if known.item_categories is not None:
         about["item_categories"] = known.item_categories
-    about = json.loads(json.dumps(about, default=plain))  # what cannot be written is found out before anything is
+    about = json.loads(json.dumps(about, default=json_default))  # fails before anything is written
     with prefix_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"arrays-{secrets.token_hex(4)}.npz"
@@ -55,7 +58,7 @@ def write_model(folder: Path, kind: str, parameters: dict[str, Any], learned: Ar
 
 
 def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]:
-    """Kind, parameters, learned arrays and interactions of a model."""
+    """Class name, parameters, learned arrays and interactions of a model."""
     with prefix_errors(folder):
         try:
             about = json.loads((folder / _NAME).read_text())
@@ -73,7 +76,7 @@ def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]
                 arrays = {name: file[name] for name in file.files}
         except FileNotFoundError:
             raise InputError(f"the model is incomplete: {about['arrays']} is missing") from None
-        except DAMAGED as error:
+        except READ_ERRORS as error:
             if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EIO, errno.EISDIR):
                 raise
             raise InputError(f"the model's arrays cannot be read: {error}") from None
@@ -87,14 +90,14 @@ def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]
             if categories is not None:
                 categories = tuple(tuple(map(str, each)) for each in categories)
             known = Interactions(matrix, users, items, item_names=names, item_categories=categories)
-            kind, parameters = about["kind"], dict(about["parameters"])
+            class_name, parameters = about["class_name"], dict(about["parameters"])
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"the model is incomplete or damaged: {error}") from None
     learned = {name.removeprefix("learned."): array for name, array in arrays.items() if name.startswith("learned.")}
-    return kind, parameters, learned, known
+    return class_name, parameters, learned, known
 
 
-def plain(value: Any) -> Any:
+def json_default(value: Any) -> Any:
     """A number of any kind as one of Python's own, for JSON."""
     if isinstance(value, np.generic):
         return value.item()

@@ -43,7 +43,8 @@ class SVD(Model):
     device: str = field(default="auto", repr=False, compare=False)
     """Where to learn and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
 
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
+    def check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise InputError unless the parameters are valid for a matrix of this shape."""
         check_int("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
         check_int("seed", self.seed, 0)
         self._device(shape)
@@ -53,12 +54,13 @@ class SVD(Model):
         _, vectors = leading_right_vectors(held_matrix, self.rank, self.seed)
         return {"users": held_matrix.to_host(held_matrix.times(vectors)), "items": vectors}
 
-    def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
+    def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
+        """Return user factors for rows of weights."""
         return times(matrix, self._fitted()["items"])
 
 
 @contextmanager
-def sharing_decompositions() -> Iterator[None]:
+def share_decompositions() -> Iterator[None]:
     """Within this, the last few matrices that were decomposed are not decomposed again.
 
     Trials of tuning often differ in what comes after the decomposition, which takes most of the time.

@@ -30,8 +30,8 @@ class VAE(_Autoencoder):
     """
 
     objective: ClassVar[Objective] = "multinomial"
-    penalised: ClassVar[tuple[str, ...]] = ("encoder", "mean", "decoder", "items", "item_bias")
-    _keeps: ClassVar[tuple[str, ...]] = ("users", "items", "item_bias", "mean", "mean_bias")
+    regularized_arrays: ClassVar[tuple[str, ...]] = ("encoder", "mean", "decoder", "items", "item_bias")
+    required_arrays: ClassVar[tuple[str, ...]] = ("users", "items", "item_bias", "mean", "mean_bias")
 
     rank: int = 200
     """Width of the latent layer."""
@@ -40,8 +40,9 @@ class VAE(_Autoencoder):
     kl_weight: float = 0.2
     """Weight of the Kullback–Leibler term in the end; it rises linearly over the first half of the epochs."""
 
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
-        super()._check_parameters(shape)
+    def check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise InputError unless the parameters are valid for a matrix of this shape."""
+        super().check_parameters(shape)
         check_int("rank", self.rank, 1)
         if self.hidden is not None:
             check_int("hidden", self.hidden, 1)
@@ -71,7 +72,7 @@ class VAE(_Autoencoder):
         weight = self.kl_weight
 
         def encode(parameters: dict[str, Any], batch: Batch, done: float) -> tuple[Any, Any]:
-            return _encode(parameters, batch, weight * min(2 * done, 1.0))
+            return _encode_batch(parameters, batch, weight * min(2 * done, 1.0))
 
         return Network(initial, encode, is_multinomial=True)
 
@@ -79,7 +80,8 @@ class VAE(_Autoencoder):
         kept = {name: array for name, array in parameters.items() if not name.startswith("log_variance")}
         return {**kept, "users": _state(parameters, matrix)}
 
-    def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
+    def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
+        """Return user factors for rows of weights."""
         return _state(self._fitted(), matrix)
 
 
@@ -93,7 +95,7 @@ def _state(parameters: Arrays, matrix: csr_array) -> NDArray[np.float32]:
     return np.asarray(np.tanh(latent @ parameters["decoder"] + parameters["decoder_bias"]))
 
 
-def _encode(parameters: dict[str, Any], batch: Batch, kl_weight: float) -> tuple[Any, Any]:
+def _encode_batch(parameters: dict[str, Any], batch: Batch, kl_weight: float) -> tuple[Any, Any]:
     if "encoder" in parameters:
         hidden = (batch.times(parameters["encoder"]) + parameters["encoder_bias"]).tanh()
         mean, log_variance = (hidden @ parameters[name] for name in ("mean", "log_variance"))

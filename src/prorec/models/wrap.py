@@ -52,7 +52,7 @@ class _Wrapped(Model):
     model: Any
     fit_model: Callable[[Any, csr_matrix], Arrays | Scores]
     _function: Scores | None = field(init=False, repr=False, compare=False, default=None)
-    folds_in: ClassVar[bool] = False  # least squares towards 1, whatever the size of the model's own scores
+    supports_fold_in: ClassVar[bool] = False  # least squares towards 1, whatever the size of the model's own scores
 
     def _learn(self, matrix: csr_array) -> Arrays:
         counted = csr_matrix(matrix, copy=True)
@@ -83,22 +83,23 @@ class _Wrapped(Model):
         self._fitted()
         return super().scores_ if self._function is None else self._function
 
-    def _score_known(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+    def score_known_users(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
+        """Write the scores of users that the model was fitted on."""
         if self._function is None:
-            super()._score_known(rows, room)
+            super().score_known_users(rows, room)
         else:
             room[:] = self._function(rows)
 
-    def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
+    def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
         """By least squares on the items' factors, as WRMF does it."""
         if self._function is not None:
             raise InputError(f"{type(self.model).__name__} only scores users it knows: it cannot take new ones in")
         items = self._fitted()["items"]
         solver = WRMF(rank=items.shape[1], alpha=10, regularization=1, device="cpu")
-        solver.learned_ = {"items": np.ascontiguousarray(items)}
-        return solver._encode(matrix)
+        solver.arrays_ = {"items": np.ascontiguousarray(items)}
+        return solver.encode_users(matrix)
 
-    def parameters(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Refused: only the model itself knows them, and how to save what it has learned."""
         raise InputError(
             f"a wrapped {type(self.model).__name__} cannot be saved here; save model.fitted_ in its own way"

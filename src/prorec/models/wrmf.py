@@ -53,10 +53,11 @@ class WRMF(Model):
     device: str = field(default="auto", repr=False, compare=False)
     """Where to learn and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
 
-    learns_in_steps: ClassVar[bool] = True
-    penalised: ClassVar[tuple[str, ...]] = ("users", "items")
+    supports_warm_start: ClassVar[bool] = True
+    regularized_arrays: ClassVar[tuple[str, ...]] = ("users", "items")
 
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
+    def check_parameters(self, shape: tuple[int, int]) -> None:
+        """Raise InputError unless the parameters are valid for a matrix of this shape."""
         check_int("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
         check_float("alpha", self.alpha, 0)
         check_float("regularization", self.regularization, 0)
@@ -94,7 +95,8 @@ class WRMF(Model):
         self._solve_on(clicks, items, users, 4 * self.rank)
         return {"users": to_host(users), "items": to_host(items)}
 
-    def _encode(self, matrix: csr_array) -> NDArray[np.float32]:
+    def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
+        """Return user factors for rows of weights."""
         users = np.zeros((matrix.shape[0], self.rank), dtype=np.float32)
         items = self._fitted()["items"]
         device = self._device(matrix.shape)

@@ -20,8 +20,8 @@ from prorec.interactions import Interactions
 from prorec.interactions.ids import take_ids
 from prorec.interactions.tables import FrameType, to_frame
 from prorec.models._html import html_table, size_of
-from prorec.models.model import Model, as_interactions, kind_of
-from prorec.models.named import sized
+from prorec.models.factory import cap_rank
+from prorec.models.model import Model, as_interactions, restore_model
 from prorec.models.nce import NCE
 from prorec.models.storage import Arrays
 from prorec.models.svd import SVD
@@ -146,9 +146,9 @@ class NoiseFinder:
             raise InputError("every user has one interaction only: there is nothing to judge any of them by")
         voters = [wrap(model) for model in self._given()]
         if self.models is None:
-            voters = [sized(model, known.matrix.shape) for model in voters]
+            voters = [cap_rank(model, known.matrix.shape) for model in voters]
         for model in voters:
-            model._check_parameters(known.matrix.shape)
+            model.check_parameters(known.matrix.shape)
         return voters
 
     def _given(self) -> list[Any]:
@@ -326,15 +326,15 @@ class NoiseFinder:
         train = without(matrix, left_out)
         judged.is_alone[here] = _has_none(train)[pairs.users]
         # Plans with the items' marginal have no place for them, and somebody's own model may not know them either.
-        if self.transport != "row" or not all(model.folds_in for model in self.models_):
+        if self.transport != "row" or not all(model.supports_fold_in for model in self.models_):
             judged.is_alone[here] = True
             return
         for place, model in enumerate(self.models_):
 
             def scores(rows: NDArray[np.intp], model: Model = model) -> NDArray[np.float32]:
                 room = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
-                model._score_new(train[rows], room)
-                return np.asarray(expit(room)) if model._link == "sigmoid" else room  # as in what was learned from
+                model.score_new_users(train[rows], room)
+                return np.asarray(expit(room)) if model.link == "sigmoid" else room  # as in what was learned from
 
             found = evidence(scores, matrix, pairs, train, self.transport, self.memory)
             judged.values[place, here], judged.percentiles[place, here] = found
@@ -354,11 +354,11 @@ class NoiseFinder:
     def parameters(self) -> dict[str, Any]:
         """What the finder was made with, in a form that can be written down."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
-        described = [{"kind": type(model).__name__, "parameters": model.parameters()} for model in self._fitted()]
+        described = [model.describe() for model in self._fitted()]
         return given | {"models": described, "default": self.models is None}
 
     @property
-    def learned_(self) -> Arrays:
+    def arrays_(self) -> Arrays:
         """All arrays that a finder is made of, by name."""
         arrays: Arrays = {
             "probability": self.noise_probability_,
@@ -368,18 +368,18 @@ class NoiseFinder:
         }
         arrays |= self._learned.arrays
         for place, model in enumerate(self._fitted()):
-            arrays |= {f"{place}.{name}": array for name, array in model.learned_.items()}
+            arrays |= {f"{place}.{name}": array for name, array in model.arrays_.items()}
         return arrays
 
     @classmethod
-    def restored(cls, parameters: dict[str, Any], learned: Arrays, known: Interactions) -> Self:
+    def restore(cls, parameters: dict[str, Any], learned: Arrays, known: Interactions) -> Self:
         """A fitted finder from what was written down of it."""
         given = dict(parameters)
         is_default, described = given.pop("default"), given.pop("models")
         voters = []
         for place, each in enumerate(described):
             own = {name.partition(".")[2]: array for name, array in learned.items() if name.startswith(f"{place}.")}
-            voters.append(kind_of(each["kind"]).restored(each["parameters"], own, known))
+            voters.append(restore_model(each, own, known))
         models = None if is_default else [replace(model) for model in voters]  # type: ignore[type-var]
         finder = cls(models, **given)
         finder.check_settings()

@@ -79,5 +79,7 @@ def lists_for(denoiser: ProRec, rows: NDArray[np.int64], progress: Progress | No
     report("fitting without denoising", 1, 1)
     k = min(_LIST, known.n_items)
     users = known.users[rows]
-    before, after = (np.asarray(model.recommend(users, k).ranked, dtype=np.int32) for model in (plain, denoiser))
+    before, after = (
+        np.asarray(model.recommend(users, k).item_positions, dtype=np.int32) for model in (plain, denoiser)
+    )
     return Lists(before, after)

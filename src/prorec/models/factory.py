@@ -12,13 +12,13 @@ from prorec._core.errors import InputError
 from prorec.models.model import Model
 
 
-def named(name: str, parameters: Mapping[str, Any] | None = None) -> Model:
+def make_model(name: str, parameters: Mapping[str, Any] | None = None) -> Model:
     """A model by its name, in any case.
 
-    >>> named("nce", {"rank": 20})
+    >>> make_model("nce", {"rank": 20})
     NCE(rank=20, regularization=1000.0, popularity_power=1.0, seed=0)
     """
-    kinds = {kind.lower(): each for kind, each in Model.kinds.items() if kind != "ProRec"}
+    kinds = {kind.lower(): each for kind, each in Model.registry.items() if kind != "ProRec"}
     if name.lower() not in kinds:
         raise InputError(f"there is no model called {name!r}{_meant(name.lower(), kinds)}")
     kind = kinds[name.lower()]
@@ -30,12 +30,12 @@ def named(name: str, parameters: Mapping[str, Any] | None = None) -> Model:
     return kind(**given)
 
 
-def sized(model: Model, shape: tuple[int, int], given: Container[str] = ()) -> Model:
+def cap_rank(model: Model, shape: tuple[int, int], given: Container[str] = ()) -> Model:
     """The model with no more factors than the data can tell apart, unless the rank was `given`.
 
     A quarter of the smaller side at most: with as many factors as users or items, a model knows every click by heart.
 
-    >>> sized(named("nce"), (40, 1000))
+    >>> cap_rank(make_model("nce"), (40, 1000))
     NCE(rank=10, regularization=1000.0, popularity_power=1.0, seed=0)
     """
     most = max(1, min(shape) // 4)
@@ -44,10 +44,10 @@ def sized(model: Model, shape: tuple[int, int], given: Container[str] = ()) -> M
     return replace(model, rank=most)  # type: ignore[type-var]
 
 
-def parsed(assignments: Iterable[str]) -> dict[str, Any]:
+def parse_parameters(assignments: Iterable[str]) -> dict[str, Any]:
     """Parameters from texts like `rank=20`: numbers, True, False and None as such, everything else as text.
 
-    >>> parsed(["rank=20", "loss=t-ce"])
+    >>> parse_parameters(["rank=20", "loss=t-ce"])
     {'rank': 20, 'loss': 't-ce'}
     """
     given: dict[str, Any] = {}

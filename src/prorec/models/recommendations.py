@@ -36,25 +36,25 @@ class Recommendations:
 
     users: NDArray[Any]
     """Ids of the users."""
-    ranked: NDArray[np.int32]
+    item_positions: NDArray[np.int32]
     """Users × k: positions in `items`, best first; −1 where there was nothing left to recommend."""
     scores: NDArray[np.float32]
-    """Users × k: higher is better; 0 where `ranked` is −1."""
+    """Users × k: higher is better; 0 where `item_positions` is −1."""
     items: NDArray[Any]
-    """Ids of all items, which `ranked` points into."""
+    """Ids of all items, which `item_positions` points into."""
 
     def __repr__(self) -> str:
-        n_users, k = self.ranked.shape
+        n_users, k = self.item_positions.shape
         return f"Recommendations({n_users:,} users × top {k} of {len(self.items):,} items)"
 
     def to_table(self, kind: FrameType = "pyarrow") -> Any:
         """One row per recommendation: user, rank (from 1), item, score."""
-        row, rank = np.nonzero(self.ranked >= 0)
+        row, rank = np.nonzero(self.item_positions >= 0)
         table = pa.table(
             {
                 "user": take_ids(self.users, row),
                 "rank": rank + 1,
-                "item": take_ids(self.items, self.ranked[row, rank]),
+                "item": take_ids(self.items, self.item_positions[row, rank]),
                 "score": self.scores[row, rank],
             }
         )
