@@ -18,12 +18,12 @@ import torch
 from scipy.sparse import csr_array
 
 from prorec import Factors, transport
-from prorec.data.yahoo_shape import make_yahoo_shape
 from prorec.models import NCE
 from prorec.transport import gpu_backend as on_device
 from prorec.transport import gpu_factors, gpu_thresholds
 from prorec.transport.backend import CpuBackend
 from prorec.transport.blocks import DEFAULT_MEMORY, make_blocks
+from reproduction.yahoo_shape import make_yahoo_shape
 
 YAHOO = 1_948_882, 46_110, 48_817_561
 GAMMA, BETA, LAM = 0.1, 20.0, 0.5

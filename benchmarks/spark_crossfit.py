@@ -43,7 +43,7 @@ def main() -> None:
         taken = time.perf_counter() - begin
         users, items = (rows[name].to_pylist() for name in ("user", "item"))
         probability = np.empty(len(log), dtype=np.float32)
-        at = log.places(log.user_positions(users), log.item_positions(items))
+        at = log.pair_positions(log.user_positions(users), log.item_positions(items))
         probability[at] = rows["noise_probability"].to_numpy()
         show(kind, "Spark", probability, found.noise_share, noisy.is_noise, taken)
     spark.stop()

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from prorec._core.files import atomic_write, prefix_errors
-from prorec.data.noise_injection import Kind
+from prorec.data.noise_injection import NoiseKind
 from prorec.report.style import CEILING, DENOISED, PAPER, PLAIN, STYLE
 from reproduction.case_study import Case
 from reproduction.injected_noise import AtLevel
@@ -35,7 +35,7 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format="svg", metadata={"Date": None})
 
 
-def noise_figure(results: Mapping[tuple[Kind, float], AtLevel], dataset: str, model: str) -> Figure:
+def noise_figure(results: Mapping[tuple[NoiseKind, float], AtLevel], dataset: str, model: str) -> Figure:
     """Above, what is below the thresholds; below, Recall@5; one column for each kind of noise."""
     kinds = list(dict.fromkeys(kind for kind, _ in results))
     with matplotlib.rc_context(STYLE):

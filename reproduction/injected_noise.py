@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import prorec
 from prorec._core.progress import Progress
-from prorec.data.noise_injection import Kind, NoisyInteractions
+from prorec.data.noise_injection import NoiseKind, NoisyInteractions
 from prorec.denoise import ProRec
 from prorec.evaluation import detection_metrics
 from prorec.evaluation.tuning import PAPER_GRIDS
@@ -27,7 +27,7 @@ from reproduction.protocol import Parts, Protocol, Result, Row, Steps
 from reproduction.run_cache import Store
 
 LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2)
-KINDS: tuple[Kind, ...] = ("uniform", "popularity", "swap")
+KINDS: tuple[NoiseKind, ...] = ("uniform", "popularity", "swap")
 FOUND = ("hit_ratio", "false_flag_rate", "auroc", "ap")
 
 
@@ -53,16 +53,16 @@ def noise_experiment(
     trials: int,
     n_seeds: int,
     levels: Sequence[float] = LEVELS,
-    kinds: Sequence[Kind] = KINDS,
+    kinds: Sequence[NoiseKind] = KINDS,
     progress: Progress | None = None,
-) -> dict[tuple[Kind, float], AtLevel]:
+) -> dict[tuple[NoiseKind, float], AtLevel]:
     """A model with and without ProRec at every level of every kind of noise; without noise, all kinds are one."""
     name = type(model).__name__
     row = Row(name, model, PAPER_GRIDS[name])
     rows = [row, denoised(row)]
     settings = list(dict.fromkeys((kinds[0] if level == 0 else kind, level) for kind in kinds for level in levels))
     steps = Steps(progress, f"Figure 2a, {dataset}", len(settings) * n_seeds)
-    results: dict[tuple[Kind, float], AtLevel] = {}
+    results: dict[tuple[NoiseKind, float], AtLevel] = {}
     for kind, level in settings:
         noise = _Noise(clicks, kind, level)
         called = f"{dataset}, {kind} noise {level:g}"
@@ -77,7 +77,7 @@ def noise_experiment(
 class _Noise:
     """One kind and level of noise in the training part of any split."""
 
-    def __init__(self, clicks: Interactions, kind: Kind, level: float) -> None:
+    def __init__(self, clicks: Interactions, kind: NoiseKind, level: float) -> None:
         self._clicks, self._kind, self._level = clicks, kind, level
 
     @lru_cache(maxsize=2)  # noqa: B019  # which lives as long as one level

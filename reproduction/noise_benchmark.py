@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import prorec
 from prorec._core.progress import Progress
 from prorec.data.cinema import make_cinema
-from prorec.data.noise_injection import Kind
+from prorec.data.noise_injection import NoiseKind
 from prorec.data.registry import load_dataset
 from prorec.evaluation import detection_metrics
 from prorec.interactions import Interactions
@@ -41,7 +41,7 @@ _BINS = 10
 class Setting(NamedTuple):
     """Noise of one kind and level."""
 
-    kind: Kind
+    kind: NoiseKind
     level: float
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from prorec._core.errors import DownloadError, InputError
 from prorec._core.progress import Progress
 from prorec.data.cinema import make_cinema
-from prorec.data.registry import DATASETS, load_dataset, present
+from prorec.data.registry import DATASETS, find_files, load_dataset
 from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.interactions import Interactions
 from prorec.models import NCE, Model
@@ -194,7 +194,7 @@ def _loaded(*, download: bool) -> tuple[dict[str, Interactions], dict[str, str]]
     """The paper's data sets that are to be had, and what is in the way of the others."""
     loaded, missing = {}, {}
     for name in TABLE_1:
-        if not download and present(DATASETS[name]) is None:
+        if not download and find_files(DATASETS[name]) is None:
             missing[name] = "not downloaded"
             continue
         try:

@@ -94,7 +94,7 @@ def reproduce(
 
 def _yahoo_times(out: Path, scale: float | None, repeats: int | None, *, quick: bool, quiet: bool) -> None:
     """The times of Table 3; always measured anew, since seconds are of this machine and this moment."""
-    from prorec.data.yahoo_shape import counts_at, make_yahoo_shape
+    from reproduction.yahoo_shape import counts_at, make_yahoo_shape
     from reproduction.yahoo_times import measure, times_page
 
     if quick and (scale is not None or repeats is not None):

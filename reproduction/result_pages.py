@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from prorec.data.noise_injection import Kind
+from prorec.data.noise_injection import NoiseKind
 from prorec.denoise import ProRec
 from prorec.interactions import Interactions
 from reproduction.case_study import Case
@@ -159,7 +159,7 @@ def ablation_page(dataset: str, rows: list[Row], results: Mapping[str, Result]) 
     return "\n".join([*lines, ""])
 
 
-def noise_page(dataset: str, model: str, results: Mapping[tuple[Kind, float], AtLevel]) -> str:
+def noise_page(dataset: str, model: str, results: Mapping[tuple[NoiseKind, float], AtLevel]) -> str:
     """Figure 2a in numbers."""
     lines = [
         "| noise | level | hit ratio | true clicks below | AUROC | AP "

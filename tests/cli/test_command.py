@@ -44,13 +44,11 @@ def test_demo_ends_with_something_a_person_can_read(no_data: Path, tmp_path: Pat
 def test_datasets_list(no_data: Path) -> None:
     done = run("datasets", "list")
     assert done.returncode == 0
-    for name in ("ml-100k", "ml-1m", "amusic", "atoy", "gowalla", "yahoo-r1", "cinema", "yahoo-shape"):
+    for name in ("ml-100k", "ml-1m", "amusic", "atoy", "gowalla", "yahoo-r1", "cinema"):
         assert name in done.stdout
     lines = {line.split()[0]: line.split()[-1] for line in done.stdout.splitlines() if line and line[0] != " "}
     assert lines["cinema"] == "made"
     assert lines["yahoo-r1"] == "no"
-    assert lines["yahoo-shape"] == "made"
-    assert "Made up, not Yahoo's data" in done.stdout
 
 
 @pytest.mark.real_data("amusic")

@@ -5,8 +5,8 @@ import pytest
 
 from prorec import InputError, make_cinema, split_by_user
 from prorec.data import cinema
-from prorec.data._titles import GENRES, RELATED
 from prorec.data.cinema import EXPLORATION, MISTAKE, TASTE
+from prorec.data.films import GENRES, RELATED
 
 
 def test_the_planted_truth_holds_for_every_click() -> None:
@@ -119,7 +119,7 @@ def test_an_exact_number_of_clicks_has_long_tails_too() -> None:
 def test_the_number_of_cores_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     for cores in (1, 3):
-        monkeypatch.setattr(cinema, "CORES", cores)
+        monkeypatch.setattr(cinema, "N_CORES", cores)
         made.append((make_cinema(40_000, 300, clicks=400_000), make_cinema(40_000, 300)))
     for one, other in zip(*made, strict=True):
         assert one.interactions.equals(other.interactions)
@@ -144,7 +144,7 @@ def test_titles_are_distinct() -> None:
 def test_the_truth_survives_a_split() -> None:
     club = make_cinema(200, 150)
     parts = split_by_user(club.interactions, (0.5, 0.2, 0.3))
-    np.testing.assert_array_equal(parts.train.columns["origin"] == MISTAKE, club.is_mistake[parts.part_of == 0])
+    np.testing.assert_array_equal(parts.train.columns["origin"] == MISTAKE, club.is_mistake[parts.part == 0])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from prorec import DownloadError
-from prorec.data.download import Remote, fetch
+from prorec.data.download import RemoteFile, download
 
 CONTENT = bytes(range(256)) * 5000
 
@@ -57,53 +57,53 @@ def server() -> Iterator[str]:
         thread.join()
 
 
-def remote(address: str) -> Remote:
-    return Remote(address, f"sha256:{hashlib.sha256(CONTENT).hexdigest()}")
+def remote(address: str) -> RemoteFile:
+    return RemoteFile(address, f"sha256:{hashlib.sha256(CONTENT).hexdigest()}")
 
 
 def test_a_file_is_fetched_once(server: str, tmp_path: Path) -> None:
-    path = fetch(remote(f"{server}/data.txt"), tmp_path / "new" / "folder")
+    path = download(remote(f"{server}/data.txt"), tmp_path / "new" / "folder")
     assert path.read_bytes() == CONTENT
-    assert fetch(remote(f"{server}/data.txt"), path.parent) == path
+    assert download(remote(f"{server}/data.txt"), path.parent) == path
     assert Server.ranges == [None]
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_broken_download_goes_on_where_it_broke(server: str, tmp_path: Path) -> None:
     Server.breaks = 2
-    assert fetch(remote(f"{server}/data.txt"), tmp_path).read_bytes() == CONTENT
+    assert download(remote(f"{server}/data.txt"), tmp_path).read_bytes() == CONTENT
     assert Server.ranges == [None, "bytes=300000-", "bytes=600000-"]
 
 
 def test_what_was_got_is_kept_for_the_next_run(server: str, tmp_path: Path) -> None:
     Server.breaks = 3
     with pytest.raises(DownloadError, match="could not be downloaded"):
-        fetch(remote(f"{server}/data.txt"), tmp_path)
+        download(remote(f"{server}/data.txt"), tmp_path)
     assert not (tmp_path / "data.txt").exists()
     assert (tmp_path / "data.txt.part").stat().st_size == 900_000
-    assert fetch(remote(f"{server}/data.txt"), tmp_path).read_bytes() == CONTENT
+    assert download(remote(f"{server}/data.txt"), tmp_path).read_bytes() == CONTENT
     assert Server.ranges[-1] == "bytes=900000-"
 
 
 def test_a_server_that_cannot_resume_starts_over(server: str, tmp_path: Path) -> None:
     Server.breaks = 1
-    assert fetch(remote(f"{server}/deaf.txt"), tmp_path).read_bytes() == CONTENT
+    assert download(remote(f"{server}/deaf.txt"), tmp_path).read_bytes() == CONTENT
 
 
 def test_a_part_that_is_whole_already_is_taken(server: str, tmp_path: Path) -> None:
     (tmp_path / "data.txt.part").write_bytes(CONTENT)
-    assert fetch(remote(f"{server}/data.txt"), tmp_path).read_bytes() == CONTENT
+    assert download(remote(f"{server}/data.txt"), tmp_path).read_bytes() == CONTENT
 
 
 def test_the_wrong_content_is_thrown_away(server: str, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="does not have the expected md5:00"):
-        fetch(Remote(f"{server}/data.txt", "md5:00"), tmp_path)
+        download(RemoteFile(f"{server}/data.txt", "md5:00"), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_file_and_a_missing_server(server: str, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="404"):
-        fetch(remote(f"{server}/missing.txt"), tmp_path)
+        download(remote(f"{server}/missing.txt"), tmp_path)
     assert len(Server.ranges) == 1, "a clear no is not asked again"
     with pytest.raises(DownloadError, match="could not be downloaded"):
-        fetch(remote("http://127.0.0.1:9/data.txt"), tmp_path)
+        download(remote("http://127.0.0.1:9/data.txt"), tmp_path)

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from prorec import InputError, Interactions
-from prorec.data.item_info import with_items_from, write_items
+from prorec.data.item_info import add_item_info, write_item_info
 
 
 def clicks(items: list[object]) -> Interactions:
@@ -25,7 +25,7 @@ def test_names_and_categories(tmp_path: Path) -> None:
     path.write_text(
         'movieId,title,year,genres\n7,"Tea, hot",1999,Drama | Comedy||Drama\n9,Coffee,,\n8,Not in the log,,War\n'
     )
-    assert info(with_items_from(clicks([7, 9, 10]), path)) == {
+    assert info(add_item_info(clicks([7, 9, 10]), path)) == {
         7: ("Tea, hot", ("Drama", "Comedy")),
         9: ("Coffee", ()),
         10: ("10", ()),
@@ -35,7 +35,7 @@ def test_names_and_categories(tmp_path: Path) -> None:
 def test_the_log_itself_will_do_and_the_first_row_counts(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user_id,item_id,category\na,x,Tea\nb,x,Coffee\nc,y,Milk\n")
-    known = with_items_from(clicks(["x", "y"]), path)
+    known = add_item_info(clicks(["x", "y"]), path)
     assert known.item_names is None
     assert known.item_categories == (("Tea",), ("Milk",))
 
@@ -43,7 +43,7 @@ def test_the_log_itself_will_do_and_the_first_row_counts(tmp_path: Path) -> None
 def test_ids_that_look_like_numbers_are_text_where_the_log_says_so(tmp_path: Path) -> None:
     path = tmp_path / "items.csv"
     path.write_text("item,name\n007,Bond\n12,Dozen\n")
-    assert info(with_items_from(clicks(["007", "12"]), path)) == {"007": ("Bond", None), "12": ("Dozen", None)}
+    assert info(add_item_info(clicks(["007", "12"]), path)) == {"007": ("Bond", None), "12": ("Dozen", None)}
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.large_list(pa.large_string())], ids=["list", "large list"])
@@ -51,7 +51,7 @@ def test_parquet_with_lists(tmp_path: Path, kind: pa.DataType) -> None:
     path = tmp_path / "items.parquet"
     categories = pa.array([["a", "b", "a"], None], kind)
     pq.write_table(pa.table({"item": [1, 2], "name": ["one", None], "categories": categories}), path)
-    assert info(with_items_from(clicks([1, 2]), path)) == {1: ("one", ("a", "b")), 2: ("2", ())}
+    assert info(add_item_info(clicks([1, 2]), path)) == {1: ("one", ("a", "b")), 2: ("2", ())}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "items.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=message) as error:
-        with_items_from(clicks([1, 2]), path)
+        add_item_info(clicks([1, 2]), path)
     assert "items.csv" in str(error.value)
 
 
@@ -77,10 +77,10 @@ def test_files_that_are_not_what_they_say(tmp_path: Path) -> None:
     (tmp_path / "items.xlsx").write_text("no csv")
     for name, message in (("items.parquet", "not a parquet file"), ("items.xlsx", "cannot tell the format")):
         with pytest.raises(InputError, match=message):
-            with_items_from(clicks([1]), tmp_path / name)
+            add_item_info(clicks([1]), tmp_path / name)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     known = clicks(["x", "y"]).with_item_info({"x": "a, b", "y": "c"}, {"x": ["d", "e"], "y": []})
-    write_items(known, tmp_path / "items.csv")
-    assert info(with_items_from(clicks(["x", "y"]), tmp_path / "items.csv")) == info(known)
+    write_item_info(known, tmp_path / "items.csv")
+    assert info(add_item_info(clicks(["x", "y"]), tmp_path / "items.csv")) == info(known)

@@ -36,7 +36,7 @@ def held_out_of(data: Interactions) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("kind", ["uniform", "popularity", "disliked"])
 @given(data=interactions(min_size=2), level=LEVELS, seed=st.integers(0, 3))
 def test_noise_that_is_added(kind: str, data: Interactions, level: float, seed: int) -> None:
-    train = split_by_user(data.rated_at_least(2), (0.6, 0.4)).train
+    train = split_by_user(data.filter_by_rating(2), (0.6, 0.4)).train
     expected = round(level * len(train))
     if expected > free_pairs(train, kind):
         with pytest.raises(InputError, match="level asks for"):

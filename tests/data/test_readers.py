@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from prorec import DataWarning, InputError, Interactions, read_interactions
-from prorec.data import _text
+from prorec.data import text_file
 
 LOG = "user,item,rating,timestamp\nbob,7,4.5,100\nann,7,3,90\nbob,9,1,80\n"
 
@@ -85,7 +85,7 @@ def test_the_types_of_ids(tmp_path: Path) -> None:
 
 
 def test_what_the_first_lines_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_text, "_HEAD_BYTES", 64)
+    monkeypatch.setattr(text_file, "_HEAD_BYTES", 64)
     rows = [f"{at},{at % 7},{at}" for at in range(100)]
     late = written(tmp_path, "late.csv", "\n".join(["user,item,timestamp", *rows, "x9,1,5", "3,9,1.5"]))
     clicks = read_interactions(late)
@@ -98,7 +98,7 @@ def test_what_the_first_lines_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_ids_are_never_merged_however_late_the_odd_one_comes(tmp_path: Path, odd: str) -> None:
     rows = [f"{100_000 + at},{at % 50}" for at in range(120_000)]
     path = written(tmp_path, "log.csv", "\n".join(["user,item", *rows, "7,1", f"{odd},1"]))
-    assert path.stat().st_size > _text._HEAD_BYTES
+    assert path.stat().st_size > text_file._HEAD_BYTES
     clicks = read_interactions(path)
     assert clicks.n_users == 120_002
     assert odd.strip('"') in clicks.users
@@ -144,12 +144,12 @@ def test_the_first_lines_may_be_cut_anywhere(tmp_path: Path, padding: int) -> No
     pad = "x" * padding
     quoted = [f'{at % 1000},"{pad}\nsecond line of the title",{at}' for at in range(40_000)]
     path = written(tmp_path, "quoted.csv", "\n".join(["user,title,item", *quoted]))
-    assert path.stat().st_size > _text._HEAD_BYTES
+    assert path.stat().st_size > text_file._HEAD_BYTES
     assert read_interactions(path).users.tolist() == list(range(1000))
     old_mac = written(
         tmp_path, "mac.csv", "\r".join(["user,item,t", *(f"{at % 1000},{at},{pad}" for at in range(130_000))])
     )
-    assert old_mac.stat().st_size > _text._HEAD_BYTES
+    assert old_mac.stat().st_size > text_file._HEAD_BYTES
     assert len(read_interactions(old_mac)) == 130_000
 
 
@@ -177,7 +177,7 @@ def test_a_large_file_is_the_same_as_its_rows(tmp_path: Path) -> None:
     rng.shuffle(pairs)
     path = written(tmp_path, "log.csv", "user,item\n" + "\n".join(f"u{u},{i}" for u, i in pairs))
     clicks = read_interactions(path)
-    assert path.stat().st_size > 2 * _text._HEAD_BYTES, "more than one block"
+    assert path.stat().st_size > 2 * text_file._HEAD_BYTES, "more than one block"
     got = {(u, i) for u, i in zip(clicks.users[clicks.user_codes], clicks.items[clicks.item_codes], strict=True)}
     assert got == {(f"u{u}", i) for u, i in pairs.tolist()}
 

@@ -11,8 +11,8 @@ import pytest
 
 from prorec import DownloadError, InputError, load_dataset
 from prorec.data import registry
-from prorec.data.download import Remote
-from prorec.data.registry import DATASETS, locate
+from prorec.data.download import RemoteFile
+from prorec.data.registry import DATASETS, fetch_files
 
 REAL = [pytest.param(name, marks=pytest.mark.real_data(name)) for name, entry in DATASETS.items() if entry.files]
 
@@ -30,12 +30,12 @@ def test_gzipped_files_are_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     plain = load_dataset("amusic")
     (tmp_path / "amusic").mkdir()
     for file in DATASETS["amusic"].files:
-        content = (locate(DATASETS["amusic"]) / file).read_bytes()
+        content = (fetch_files(DATASETS["amusic"]) / file).read_bytes()
         (tmp_path / "amusic" / f"{file}.gz").write_bytes(gzip.compress(content))
     monkeypatch.setenv("PROREC_DATA", str(tmp_path))
     assert load_dataset("amusic").equals(plain)
     monkeypatch.setenv("PROREC_DATA", str(tmp_path / "amusic"))
-    monkeypatch.setattr(registry, "fetch", _offline)
+    monkeypatch.setattr(registry, "download", _offline)
     with pytest.raises(DownloadError, match="PROREC_DATA is the folder of amusic itself; set it to the folder above"):
         load_dataset("amusic")
 
@@ -121,12 +121,12 @@ def test_every_entry_says_where_it_comes_from() -> None:
         assert all(remote.digest.split(":")[0] in ("md5", "sha256") for remote in entry.remotes)
 
 
-def _offline(remote: Remote, folder: Path) -> Path:
+def _offline(remote: RemoteFile, folder: Path) -> Path:
     raise DownloadError(f"{remote.address} could not be downloaded: no route to host")
 
 
 def test_without_the_files_the_error_says_what_to_put_where(no_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "fetch", _offline)
+    monkeypatch.setattr(registry, "download", _offline)
     with pytest.raises(DownloadError) as caught:
         load_dataset("amusic")
     words = str(caught.value)
@@ -146,9 +146,9 @@ def test_the_given_folder_comes_before_the_cache(
         folder.mkdir(parents=True)
         for file in entry.files:
             (folder / file).touch()
-    assert locate(entry) == no_data / "amusic"
+    assert fetch_files(entry) == no_data / "amusic"
     monkeypatch.setenv("PROREC_DATA", str(tmp_path / "mine"))
-    assert locate(entry) == tmp_path / "mine" / "amusic"
+    assert fetch_files(entry) == tmp_path / "mine" / "amusic"
 
 
 def test_files_that_are_not_the_published_ones_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def _served(tmp_path: Path, files: dict[str, bytes], digest: str | None = None) 
 
 def test_an_archive_is_unpacked_and_checked(no_data: Path, tmp_path: Path) -> None:
     entry = _served(tmp_path, {"u.data": b"1\t1\t5\t1\n", "u.genre": b"Drama|0\n"})
-    folder = locate(entry)
+    folder = fetch_files(entry)
     assert sorted(path.name for path in folder.iterdir()) == ["u.data", "u.genre"]
     assert (folder / "u.data").read_bytes() == b"1\t1\t5\t1\n"
 
@@ -181,7 +181,7 @@ def test_an_archive_is_unpacked_and_checked(no_data: Path, tmp_path: Path) -> No
 def test_a_wrong_file_in_an_archive_never_gets_its_name(no_data: Path, tmp_path: Path) -> None:
     entry = _served(tmp_path, {"u.data": b"1\t1\t5\t1\n"}, digest="00")
     with pytest.raises(DownloadError, match=r"u\.data in ml-100k\.zip does not have the expected sha256:00"):
-        locate(entry)
+        fetch_files(entry)
     assert not (no_data / "ml-100k" / "u.data").exists()
 
 

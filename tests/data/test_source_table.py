@@ -42,11 +42,11 @@ def test_rows_columns_and_order_are_kept(tmp_path: Path) -> None:
     log = read_source_table(path)
     assert log.table.column_names == ["When", "user_id", "item_id", "note", "rating", "zip"]
     assert len(log.interactions) == 3
-    assert log.places.tolist() == [1, 2, 1, 0], "ann's milk, ann's tea, bob's coffee; tea twice"
+    assert log.positions.tolist() == [1, 2, 1, 0], "ann's milk, ann's tea, bob's coffee; tea twice"
     assert log.interactions.matrix.data.tolist() == [1, 1, 1], "a pair counts once"
     back = written(noted(log), "out.csv").decode()
     with_quotes = CSV.splitlines()
-    for old, new, place in zip(with_quotes[1:], back.splitlines()[1:], log.places, strict=True):
+    for old, new, place in zip(with_quotes[1:], back.splitlines()[1:], log.positions, strict=True):
         assert new.replace('"', "") == f"{old},{place}".replace('"', "")
     assert '"hot, strong"' in back
     assert '"she said ""no"""' in back
@@ -78,13 +78,13 @@ def test_parquet_gets_numbers_where_nothing_is_lost(tmp_path: Path) -> None:
     rows = zip(*(values for values, _ in columns.values()), strict=True)
     path.write_text("\n".join([",".join(columns), *(",".join(row) for row in rows)]) + "\n")
     log = read_source_table(path)
-    table = log.typed(noted(log))
+    table = log.infer_types(noted(log))
     assert [str(kind) for kind in table.schema.types[:-1]] == [kind for _, kind in columns.values()]
     assert table.column("rating").to_pylist() == [4.5, None]
     assert table.column("code").to_pylist() == [9, None]
     assert table.column("item").to_pylist() == ["1.10", "1.1"]
     as_text = read_source_table(path, ids="text")
-    assert as_text.typed(as_text.table).column("user").to_pylist() == ["1", "2"]
+    assert as_text.infer_types(as_text.table).column("user").to_pylist() == ["1", "2"]
 
 
 def test_a_parquet_log_keeps_its_types(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_parquet_log_keeps_its_types(tmp_path: Path) -> None:
     table = pa.table({"user": ["1", "2"], "item": ["1.10", "1.1"], "zip": ["1", "2"], "none": pa.array(["", None])})
     pq.write_table(table, path)
     log = read_source_table(path)
-    assert log.typed(log.table).equals(table)
+    assert log.infer_types(log.table).equals(table)
 
 
 def test_columns_that_nobody_asks_for_cannot_be_wrong(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_parquet_in(tmp_path: Path) -> None:
     pq.write_table(table, path)
     log = read_source_table(path)
     assert log.table.equals(table)
-    assert log.places.tolist() == [2, 1, 0]
+    assert log.positions.tolist() == [2, 1, 0]
     again = pq.read_table(io.BytesIO(written(noted(log), "out.parquet")))
     assert again.drop_columns(["place"]).equals(table)
     with pytest.raises(InputError, match="can be written as text"):
@@ -166,7 +166,7 @@ def test_no_header(tmp_path: Path) -> None:
     path.write_text("5,6,x\n5,7,y\n")
     log = read_source_table(path, header=False)
     assert log.table.column_names == ["user", "item", "column 2"], "so that it can be read again"
-    assert log.places.tolist() == [0, 1]
+    assert log.positions.tolist() == [0, 1]
 
 
 def test_names_that_are_taken(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_every_row_finds_its_pair(pairs: list[tuple[int, int]]) -> None:
         path.write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in pairs))
         log = read_source_table(path)
     clicks = log.interactions
-    users, items = clicks.users[clicks.user_codes[log.places]], clicks.items[clicks.item_codes[log.places]]
+    users, items = clicks.users[clicks.user_codes[log.positions]], clicks.items[clicks.item_codes[log.positions]]
     assert list(zip(users.tolist(), items.tolist(), strict=True)) == pairs
 
 
@@ -214,8 +214,8 @@ def test_times_are_the_latest_of_each_pair(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text(CSV)
     log = read_source_table(path)
-    assert "timestamp" not in log.with_times().columns  # no column has a usual name
-    timed = log.with_times("When")
+    assert "timestamp" not in log.with_timestamps().columns  # no column has a usual name
+    timed = log.with_timestamps("When")
     found = {
         (timed.users[user], timed.items[item]): str(time)[:10]
         for user, item, time in zip(timed.user_codes, timed.item_codes, timed.columns["timestamp"], strict=True)
@@ -227,8 +227,8 @@ def test_times_that_nobody_asked_for_are_left_alone_where_they_are_none(tmp_path
     path = tmp_path / "log.csv"
     path.write_text("user,item,time\na,x,noon\nb,y,later\n")
     log = read_source_table(path)
-    assert log.with_times().columns == {}
+    assert log.with_timestamps().columns == {}
     with pytest.raises(InputError, match="noon"):
-        log.with_times("time")
+        log.with_timestamps("time")
     path.write_text("user,item,timestamp\na,x,12\na,x,11\nb,y,5\n")
-    assert read_source_table(path).with_times().columns["timestamp"].tolist() == [12, 5]
+    assert read_source_table(path).with_timestamps().columns["timestamp"].tolist() == [12, 5]

@@ -42,7 +42,7 @@ def test_nothing_lost_nothing_twice_same_seed_same_result(
         assert set(zip(*np.nonzero(held_out.toarray()), strict=True)) == pairs_of(data) - pairs_of(part)
     assert pairs_of(parts.train_and_valid) == pairs_of(parts.train) | pairs_of(parts.valid)
     again = split(data, seed)
-    np.testing.assert_array_equal(parts.part_of, again.part_of)
+    np.testing.assert_array_equal(parts.part, again.part)
 
 
 def exact_share(n: int, *ratios: float) -> int:
@@ -75,13 +75,13 @@ def test_by_time_the_latest_are_tested(data: Interactions) -> None:
     for parts in (split_by_user(data, (0.4, 0.3, 0.3), order="time"), split_leave_out(data, 2, order="time")):
         for user in range(data.n_users):
             mine = data.user_codes == user
-            before = times[mine & (parts.part_of == 0)].max(initial=-1)
-            between = times[mine & (parts.part_of == 1)]
-            after = times[mine & (parts.part_of == 2)].min(initial=99)
+            before = times[mine & (parts.part == 0)].max(initial=-1)
+            between = times[mine & (parts.part == 1)]
+            after = times[mine & (parts.part == 2)].min(initial=99)
             assert before <= between.min(initial=99)
             assert max(before, between.max(initial=-1)) <= after
     whole = split_globally(data, (0.5, 0.5), order="time")
-    assert times[whole.part_of == 0].max(initial=-1) <= times[whole.part_of == 2].min(initial=99)
+    assert times[whole.part == 0].max(initial=-1) <= times[whole.part == 2].min(initial=99)
 
 
 @given(data=interactions(max_items=20), k=st.integers(1, 3), k_valid=st.integers(0, 2))
@@ -96,13 +96,13 @@ def test_leave_out_counts(data: Interactions, k: int, k_valid: int) -> None:
 def test_at_a_point_in_time(data: Interactions) -> None:
     parts = split_at_time(data, 3, valid_from=1)
     times = data.columns["timestamp"]
-    np.testing.assert_array_equal(parts.part_of, np.where(times >= 3, 2, np.where(times >= 1, 1, 0)))
+    np.testing.assert_array_equal(parts.part, np.where(times >= 3, 2, np.where(times >= 1, 1, 0)))
 
 
 def test_nanoseconds_are_compared_exactly() -> None:
     begin = 1_600_000_000_000_000_000
     table = pa.table({"user": [1, 1, 1], "item": [1, 2, 3], "timestamp": [begin, begin + 1, begin + 2]})
-    assert split_at_time(Interactions.from_table(table), begin + 2).part_of.tolist() == [0, 0, 2]
+    assert split_at_time(Interactions.from_table(table), begin + 2).part.tolist() == [0, 0, 2]
     for bad in (float("nan"), None, "", "soon"):
         with pytest.raises(InputError, match="test_from must be a number"):
             split_at_time(Interactions.from_table(table), bad)
@@ -111,27 +111,27 @@ def test_nanoseconds_are_compared_exactly() -> None:
 def test_at_a_date() -> None:
     days = np.array(["2024-01-01", "2024-02-01", "2024-03-01"], dtype="datetime64[s]")
     data = Interactions.from_table(pa.table({"user": [1, 1, 1], "item": [1, 2, 3], "timestamp": days}))
-    assert split_at_time(data, "2024-02-15", valid_from="2024-01-15").part_of.tolist() == [0, 1, 2]
+    assert split_at_time(data, "2024-02-15", valid_from="2024-01-15").part.tolist() == [0, 1, 2]
     with pytest.raises(InputError, match=r"test_from must be a date, such as .*; got 'carnival'"):
         split_at_time(data, "carnival")
 
 
 def test_another_seed_splits_otherwise() -> None:
     data = Interactions.from_table(pa.table({"user": [1] * 50, "item": list(range(50))}))
-    parts = [split_by_user(data, (0.5, 0.5), seed=seed).part_of for seed in (0, 1)]
+    parts = [split_by_user(data, (0.5, 0.5), seed=seed).part for seed in (0, 1)]
     assert (parts[0] != parts[1]).any()
 
 
 def test_equal_times_are_ordered_at_random() -> None:
     table = pa.table({"user": [1] * 30, "item": list(range(30)), "timestamp": [5] * 30})
     data = Interactions.from_table(table)
-    parts = [split_by_user(data, (0.5, 0.5), seed=seed, order="time").part_of for seed in (0, 1)]
+    parts = [split_by_user(data, (0.5, 0.5), seed=seed, order="time").part for seed in (0, 1)]
     assert (parts[0] != parts[1]).any()
 
 
 def test_a_random_split_is_fair() -> None:
     data = Interactions.from_table(pa.table({"user": [1] * 10, "item": list(range(10))}))
-    tested = sum(split_by_user(data, (0.7, 0.3), seed=seed).part_of == 2 for seed in range(3000))
+    tested = sum(split_by_user(data, (0.7, 0.3), seed=seed).part == 2 for seed in range(3000))
     # Each is tested in 3 of 10 splits: 900 ± 25 (one standard deviation).
     assert np.abs(tested - 900).max() < 110
 
@@ -158,7 +158,7 @@ def test_other_bad_input_is_refused() -> None:
     data = Interactions.from_table(pa.table({"user": [1], "item": [1]}))
     with pytest.raises(InputError, match="needs timestamps"):
         split_by_user(data, (0.5, 0.5), order="time")
-    assert split_leave_out(data, np.int8(100), k_valid=np.int8(100)).part_of.tolist() == [0]
+    assert split_leave_out(data, np.int8(100), k_valid=np.int8(100)).part.tolist() == [0]
     with pytest.raises(InputError, match="order must be one of"):
         split_by_user(data, (0.5, 0.5), order="alphabetical")  # type: ignore[arg-type]
     for k in (0, 1.5):

@@ -19,7 +19,7 @@ ENDINGS = (".csv", ".tsv", ".parquet", ".inter", ".csv.gz", ".parquet.gz")
 @pytest.mark.parametrize("ending", ENDINGS)
 @given(data=interactions(min_size=1))
 def test_what_is_written_is_read_back(ending: str, data: Interactions) -> None:
-    data = data.without_empty()
+    data = data.drop_empty()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"log{ending}"
         write_interactions(data, path)

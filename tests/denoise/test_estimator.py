@@ -84,7 +84,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def without_idle() -> Interactions:
-    return clicks().without_empty()
+    return clicks().drop_empty()
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def factors_of(spark: Any, model: Model) -> tuple[Any, Any]:
 
 
 def places_in(clicks: Interactions, rows: pa.Table) -> Any:
-    return clicks.places(
+    return clicks.pair_positions(
         clicks.user_positions(rows["user"].to_pylist()), clicks.item_positions(rows["item"].to_pylist())
     )
 
@@ -102,7 +102,7 @@ def test_weights_repeats_and_ids_of_any_kind(spark: Any, club: Interactions) -> 
         club.with_weights(rng.uniform(0.2, 1, len(club))).matrix,
         users=[f"ü{user:04}" for user in range(club.n_users)],
         items=np.arange(club.n_items) - 2**60,
-    ).without_empty()
+    ).drop_empty()
     fitted = WRMF(rank=4).fit(weighted)
     local = ProRec(fitted).fit(weighted, refit=False)
     twice = np.concatenate([np.arange(len(weighted)), rng.integers(len(weighted), size=300)])

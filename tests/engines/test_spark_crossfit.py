@@ -97,7 +97,7 @@ def listed(work: Path, column: str) -> NDArray[Any]:
 
 @pytest.fixture(scope="module")
 def log() -> Interactions:
-    clean = prorec.make_cinema(300, 200, seed=4).interactions.without_empty()
+    clean = prorec.make_cinema(300, 200, seed=4).interactions.drop_empty()
     noisy = prorec.inject_noise(clean, 0.15, "uniform", seed=0).interactions
     # One more user, with a single click: popularity is all there is to judge it by.
     table = pa.table({"user": [*noisy.users[noisy.user_codes], 10_000], "item": [*noisy.items[noisy.item_codes], 3]})
@@ -135,7 +135,7 @@ def test_the_same_probabilities_whoever_is_killed(
         assert np.ptp(counts) <= 1
     assert len(list((work / "cross-fit/fold-0/judged").glob("*.parquet"))) == PARTITIONS
     asked = np.repeat(np.arange(len(log)), 2)
-    assert (log.places(log.user_codes[asked], controls) < 0).all(), "nobody has clicked on a control"
+    assert (log.pair_positions(log.user_codes[asked], controls) < 0).all(), "nobody has clicked on a control"
     FromSpark.turn.clear()
     monkeypatch.setattr("prorec.noise.finder.dealt", lambda *_: folds.astype(np.int16))
     monkeypatch.setattr(

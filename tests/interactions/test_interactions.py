@@ -71,7 +71,7 @@ def test_dictionaries_with_gaps_and_repeats_are_read_by_their_values() -> None:
 
 @given(interactions(min_size=1))
 def test_a_table_and_back_is_the_same(data: Interactions) -> None:
-    data = data.without_empty()
+    data = data.drop_empty()
     for kind in ("pyarrow", "pandas", "polars"):
         assert Interactions.from_table(data.to_table(kind)).equals(data)
 
@@ -94,7 +94,7 @@ def test_unsorted_and_repeated_entries_of_a_matrix_are_put_in_order() -> None:
 
 
 def test_nothing_is_something_too(tmp_path: Path) -> None:
-    none = Interactions.from_table(pa.table(LOG)).rated_at_least(99)
+    none = Interactions.from_table(pa.table(LOG)).filter_by_rating(99)
     assert (none.n_users, none.n_items, len(none)) == (0, 0, 0)
     assert none.user_positions(["ann"]).tolist() == [-1]
     for ending in ("csv", "inter", "parquet"):
@@ -253,7 +253,7 @@ def test_dates_are_kept_as_dates() -> None:
 @given(interactions())
 def test_selecting_keeps_the_index_and_remembers_the_rest(data: Interactions) -> None:
     keep = data.columns["rating"] >= 3
-    part, rest = data.part(keep), data.part(~keep)
+    part, rest = data.select(keep, hold_out_rest=True), data.select(~keep, hold_out_rest=True)
     assert data.select(keep).equals(part)
     assert data.select(keep).held_out is None, "plain selection says nothing of the rest"
     assert pairs_of(part) | pairs_of(rest) == pairs_of(data)
@@ -273,7 +273,7 @@ def _observed(data: Interactions) -> np.ndarray:
 
 @given(interactions())
 def test_rating_threshold(data: Interactions) -> None:
-    liked = data.rated_at_least(4)
+    liked = data.filter_by_rating(4)
     by_id = {
         (data.users[u], data.items[i]): r
         for u, i, r in zip(data.user_codes, data.item_codes, data.columns["rating"], strict=True)
@@ -290,21 +290,21 @@ def test_rating_threshold(data: Interactions) -> None:
 def test_a_threshold_means_the_number_that_was_typed() -> None:
     data = Interactions.from_table(pa.table({"user": [1], "item": [1], "rating": [4.1]}))
     for minimum in (4.1, np.float64(4.1), np.float32(4.1)):
-        assert len(data.rated_at_least(minimum)) == 1
+        assert len(data.filter_by_rating(minimum)) == 1
     for bad in ("4", float("nan")):
         with pytest.raises(InputError, match="the minimum rating must be a finite number"):
-            data.rated_at_least(bad)  # type: ignore[arg-type]
+            data.filter_by_rating(bad)  # type: ignore[arg-type]
 
 
 def test_a_threshold_needs_ratings() -> None:
     with pytest.raises(InputError, match="no ratings"):
-        Interactions.from_matrix(csr_array(np.eye(2))).rated_at_least(4)
+        Interactions.from_matrix(csr_array(np.eye(2))).filter_by_rating(4)
 
 
 def test_a_weight_of_zero_stays_an_observed_pair() -> None:
     clicks = Interactions.from_table(pa.table({"user": [1, 1, 2], "item": [1, 2, 1], "weight": [0.0, 1, 0]}))
     assert len(clicks) == 3
-    assert len(clicks.without_empty()) == 3
+    assert len(clicks.drop_empty()) == 3
     assert len(clicks.select(np.array([True, False, True]))) == 2
 
 
@@ -352,15 +352,15 @@ def test_held_out_parts_of_a_split_made_elsewhere() -> None:
 @given(interactions(max_users=5, max_items=12))
 def test_what_is_held_out_stays_held_out(data: Interactions) -> None:
     rating = data.columns["rating"]
-    first = data.part(rating != 1)
-    second = first.part(first.columns["rating"] != 2)
+    first = data.select(rating != 1, hold_out_rest=True)
+    second = first.select(first.columns["rating"] != 2, hold_out_rest=True)
     expected = pairs_of(data.select(rating <= 2))
     assert second.held_out is not None
     assert set(zip(*np.nonzero(second.held_out.toarray()), strict=True)) == expected, "of a part of a part"
     bare = data.select(rating > 2).with_held_out(data.select(rating == 1), data.select(rating == 2))
     assert bare.held_out is not None
     np.testing.assert_array_equal(bare.held_out.toarray(), second.held_out.toarray())
-    small = second.without_empty()
+    small = second.drop_empty()
     assert small.held_out is not None
     by_id = {(small.users[u], small.items[i]) for u, i in zip(*np.nonzero(small.held_out.toarray()), strict=True)}
     kept = {(data.users[u], data.items[i]) for u, i in expected}
@@ -372,7 +372,7 @@ def test_item_info_follows_the_items() -> None:
     clicks = clicks.with_item_info({5: "Five", 7: "Seven"}, {5: ["odd", "prime"]})
     assert clicks.item_names is not None
     assert clicks.item_names.tolist() == ["Five", "6", "Seven"]
-    liked = clicks.rated_at_least(3)
+    liked = clicks.filter_by_rating(3)
     assert liked.item_names is not None
     assert liked.item_names.tolist() == ["Five", "Seven"]
     assert liked.item_categories == (("odd", "prime"), ())
@@ -390,6 +390,13 @@ def test_weights_can_be_replaced_but_not_by_bad_ones() -> None:
 
 def test_places_of_pairs() -> None:
     clicks = Interactions.from_matrix(csr_array([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]]))
-    assert clicks.places(np.array([0, 0, 0, 2, -1, 0]), np.array([2, 0, 1, 1, 0, -1])).tolist() == [1, 0, -1, 2, -1, -1]
+    assert clicks.pair_positions(np.array([0, 0, 0, 2, -1, 0]), np.array([2, 0, 1, 1, 0, -1])).tolist() == [
+        1,
+        0,
+        -1,
+        2,
+        -1,
+        -1,
+    ]
     nothing = Interactions.from_matrix(csr_array((2, 2)))
-    assert nothing.places(np.array([0]), np.array([1])).tolist() == [-1]
+    assert nothing.pair_positions(np.array([0]), np.array([1])).tolist() == [-1]

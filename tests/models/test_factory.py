@@ -78,4 +78,4 @@ def test_starts_that_cannot_be() -> None:
     with pytest.raises(NotFittedError, match="not fitted yet"):
         made(WRMF).fit(data, init_from=made(WRMF))
     with pytest.raises(InputError, match="init_from must be a WRMF of"):
-        made(WRMF).fit(data.without_empty(), init_from=wrmf)
+        made(WRMF).fit(data.drop_empty(), init_from=wrmf)

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from prorec import InputError, Interactions
 from prorec._core import device as device_module
-from prorec._core.tensors import tensor
+from prorec._core.tensors import to_tensor
 from prorec.models import (
     CDAE,
     EASE,
@@ -140,7 +140,7 @@ def test_arrays_that_cannot_be_written_to_are_left_alone(device: torch.device) -
         model.fit(data).recommend(data.users)
     np.testing.assert_array_equal(data.matrix.data, before)
     assert not data.matrix.data.flags.writeable
-    np.testing.assert_array_equal(tensor(data.matrix.data, device).cpu(), before)
+    np.testing.assert_array_equal(to_tensor(data.matrix.data, device).cpu(), before)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)

@@ -197,7 +197,7 @@ def test_export(opened: Any, cinema_page: Path, cinema_denoiser: ProRec, tmp_pat
     rows = exported(watched, tmp_path)
     chosen = np.array(["31" in str(user) for user in known.users])[known.user_codes] & cinema_denoiser.flagged_
     assert len(rows) == chosen.sum() > 0
-    places = known.places(
+    places = known.pair_positions(
         known.user_positions([int(row["user"]) for row in rows]),
         known.item_positions([int(row["item"]) for row in rows]),
     )

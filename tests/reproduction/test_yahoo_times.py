@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from prorec import InputError
-from prorec.data.yahoo_shape import YAHOO_COUNTS, make_yahoo_shape
 from prorec.interactions import Interactions
 from prorec.models import NCE
 from prorec.transport.emd import check_emd_size
 from reproduction import yahoo_times
 from reproduction.run_cache import machine
+from reproduction.yahoo_shape import YAHOO_COUNTS, make_yahoo_shape
 from reproduction.yahoo_times import EMD, PAPER, WAYS, Seconds, Times, measure, times_page
 
 COMMAND = "prorec reproduce yahoo-times --out results/"

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 
-def tensor(array: NDArray[Any], device: torch.device) -> torch.Tensor:
+def to_tensor(array: NDArray[Any], device: torch.device) -> torch.Tensor:
     """An array on the device, there to be read only: on the CPU it is the array's own memory.
 
     PyTorch warns of arrays that cannot be written to, such as those of interactions; so it is given a view that could.

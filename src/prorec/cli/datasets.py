@@ -12,8 +12,8 @@ from rich.table import Table
 from prorec._core.errors import InputError
 from prorec.cli.options import Force
 from prorec.cli.streams import check_free
-from prorec.data.item_info import write_items
-from prorec.data.registry import DATASETS, load_dataset, locate, present
+from prorec.data.item_info import write_item_info
+from prorec.data.registry import DATASETS, fetch_files, find_files, load_dataset
 from prorec.data.writers import write_interactions
 
 datasets = typer.Typer(no_args_is_help=True, help="The data sets that are known by name.")
@@ -26,7 +26,7 @@ def list_datasets() -> None:
     for column in table.columns[2:5]:
         column.justify = "right"
     for entry in DATASETS.values():
-        here = "made" if not entry.files else "yes" if present(entry) else "no"
+        here = "made" if not entry.files else "yes" if find_files(entry) else "no"
         table.add_row(entry.name, entry.title, *(f"{count:,}" for count in entry.counts), here)
     Console().print(table)
 
@@ -53,7 +53,7 @@ def get_dataset(
     console.print(str(loaded), highlight=False)
     entry = DATASETS[name]
     about = Table.grid(padding=(0, 2))
-    files = locate(entry) if entry.files else "none"
+    files = fetch_files(entry) if entry.files else "none"
     for what, words in (("files", files), ("licence", entry.licence), ("please cite", entry.citation)):
         about.add_row(what, str(words))
     console.print(about)
@@ -61,5 +61,5 @@ def get_dataset(
         write_interactions(loaded, out)
         console.print(f"written to {out}", highlight=False, soft_wrap=True)
     if items is not None:
-        write_items(loaded, items)
+        write_item_info(loaded, items)
         console.print(f"items written to {items}", highlight=False, soft_wrap=True)

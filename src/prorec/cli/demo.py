@@ -15,8 +15,8 @@ from rich.panel import Panel
 from rich.table import Table
 
 from prorec.cli.streams import check_report_free
-from prorec.data._titles import GENRES
 from prorec.data.cinema import MISTAKE, ORIGINS, Cinema, make_cinema
+from prorec.data.films import GENRES
 from prorec.data.splits import Split, split_by_user
 from prorec.denoise import ProRec
 from prorec.evaluation import Evaluation, compare, detection_metrics, evaluate

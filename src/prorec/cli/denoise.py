@@ -262,8 +262,8 @@ def _rows(given: SourceTable, denoiser: ProRec, *, drop: bool, typed: bool) -> p
     }
     table = given.with_columns(found)
     if drop:
-        table = table.filter(~denoiser.flagged_[given.places])
-    return given.typed(table) if typed else table
+        table = table.filter(~denoiser.flagged_[given.positions])
+    return given.infer_types(table) if typed else table
 
 
 def _to_stream(given: SourceTable, denoiser: ProRec, kind: str | None, *, drop: bool) -> int:
@@ -286,7 +286,7 @@ def _to_file(given: SourceTable, denoiser: ProRec, path: Path, work: Path, *, dr
 
 
 def _summary(given: SourceTable, denoiser: ProRec, out: str, written: int, seconds: float) -> dict[str, Any]:
-    flagged = denoiser.flagged_[given.places]
+    flagged = denoiser.flagged_[given.positions]
     known = denoiser.interactions_
     top = denoiser.noise_table(most=_SHOWN)
     last = denoiser.history_[-1]

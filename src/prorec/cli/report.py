@@ -14,7 +14,7 @@ from prorec._core.errors import InputError
 from prorec._core.progress import ConsoleProgress
 from prorec.cli import options
 from prorec.cli.streams import check_report_free, described, read, title_of
-from prorec.data.item_info import with_items_from
+from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
 from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.models.model import load
@@ -89,5 +89,5 @@ def _trained(folder: Path, items: Path | None) -> ProRec:
     if not isinstance(denoiser, ProRec):
         raise InputError(f"{folder}: there is no denoiser in this model; prorec train --denoise makes one")
     if items is not None:
-        denoiser.interactions_ = with_items_from(denoiser.interactions_, items)
+        denoiser.interactions_ = add_item_info(denoiser.interactions_, items)
     return denoiser

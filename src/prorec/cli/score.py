@@ -71,8 +71,8 @@ def score(
         path = Path(out)
         with prefix_errors(path), atomic_write(path) as temporary, temporary.open("wb") as file:
             write_table(table, file, path.name)
-    of_rows = probability[given.places]
-    counts = Counter(basis_names(basis[given.places]).to_pylist())
+    of_rows = probability[given.positions]
+    counts = Counter(basis_names(basis[given.positions]).to_pylist())
     about = {
         "rows": table.num_rows,
         "by": dict(counts),
@@ -92,7 +92,7 @@ def _table(
     # An empty cell, not a number that is none, where there is nothing to say.
     values = pa.array(probability, mask=np.isnan(probability))
     table = given.with_columns({"noise_probability": values, "basis": basis_names(basis)})
-    return given.typed(table) if typed else table
+    return given.infer_types(table) if typed else table
 
 
 def _show(about: dict[str, Any], console: Console) -> None:

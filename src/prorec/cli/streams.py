@@ -17,7 +17,7 @@ from prorec._core.checks import check_choice
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
 from prorec.data.formats import detect_format, format_suffix
-from prorec.data.item_info import with_items_from
+from prorec.data.item_info import add_item_info
 from prorec.data.source_table import SourceTable, read_source_table
 from prorec.data.writers import write_table
 from prorec.interactions import Interactions
@@ -81,11 +81,11 @@ def described(
 ) -> Interactions:
     """The interactions of a log with what a report can say about them: times, names and categories."""
     with prefix_errors(Path("standard input" if log == "-" else log)):
-        clicks = given.with_times(timestamp_col)
+        clicks = given.with_timestamps(timestamp_col)
     if items is None:
         return clicks
     is_the_log = log != "-" and items.resolve() == Path(log).resolve()
-    return with_items_from(clicks, items, columns["item_col"], columns["separator"] if is_the_log else None)
+    return add_item_info(clicks, items, columns["item_col"], columns["separator"] if is_the_log else None)
 
 
 def title_of(log: str) -> str:

@@ -18,9 +18,8 @@ from prorec._core.checks import check_float, check_int
 from prorec._core.errors import InputError
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec._core.random import seed_sequence
-from prorec.data._films import Bits, Films, bits, make_films
-from prorec.data._quota import Quota, quotas, usual_activity
-from prorec.data._titles import GENRES, RELATED
+from prorec.data.click_quotas import ClickQuota, allocate_clicks, sample_activity
+from prorec.data.films import GENRES, RELATED, FilmCatalog, GenreBits, make_films, pack_genres
 from prorec.interactions import Interactions
 
 ORIGINS = ("taste", "exploration", "mistake")
@@ -86,9 +85,9 @@ def make_cinema(
     for_films, for_users, for_quotas = seed_sequence(seed).spawn(3)
     begins = range(0, n_users, _BLOCK)
     shares = (mistakes, exploration)
-    due: list[Quota] | list[None] = [None] * len(begins)
+    due: list[ClickQuota] | list[None] = [None] * len(begins)
     if clicks is not None:
-        due = quotas(clicks, shares, (n_users, n_items), _BLOCK, np.random.default_rng(for_quotas))
+        due = allocate_clicks(clicks, shares, (n_users, n_items), _BLOCK, np.random.default_rng(for_quotas))
     films = make_films(n_items, np.random.default_rng(for_films))
     children = for_users.spawn(len(begins))
 
@@ -117,11 +116,15 @@ _Block = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int8], NDArray[n
 
 
 def _make_block(
-    n_users: int, films: Films, shares: tuple[float, float], rng: np.random.Generator, quota: Quota | None = None
+    n_users: int,
+    films: FilmCatalog,
+    shares: tuple[float, float],
+    rng: np.random.Generator,
+    quota: ClickQuota | None = None,
 ) -> _Block:
     """Some users and their clicks: about as many as usual, or exactly those of the quota."""
     n_items = len(films.titles)
-    wanted = usual_activity(n_users, n_items, rng) if quota is None else quota.activity
+    wanted = sample_activity(n_users, n_items, rng) if quota is None else quota.activity
     tastes = _make_tastes(wanted, rng)
     chances = _genres_by_origin(tastes)
     up_to = chances.cumsum(axis=2)
@@ -165,17 +168,17 @@ def _make_block(
 class _Rules:
     """What films a user may click for what reason."""
 
-    genres: Bits
+    genres: GenreBits
     """Of each film."""
-    needed: Bits
+    needed: GenreBits
     """Origins × users: a film must have one of these genres."""
-    barred: Bits
+    barred: GenreBits
     """Origins × users: and none of these."""
 
     @classmethod
-    def of(cls, genres: Bits, chances: NDArray[np.float64]) -> _Rules:
+    def of(cls, genres: GenreBits, chances: NDArray[np.float64]) -> _Rules:
         """A film that touches the user's tastes is no exploration and no mistake, whatever its other genre."""
-        needed = bits(chances > 0)
+        needed = pack_genres(chances > 0)
         barred = np.stack([np.zeros_like(needed[TASTE]), needed[TASTE], ~needed[MISTAKE]])
         return cls(genres, needed, barred)
 

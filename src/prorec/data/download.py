@@ -21,7 +21,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Remote:
+class RemoteFile:
     """A file at an address, and the digest that proves it."""
 
     address: str
@@ -34,7 +34,7 @@ class Remote:
         return self.address.rpartition("/")[2]
 
 
-def fetch(remote: Remote, folder: Path) -> Path:
+def download(remote: RemoteFile, folder: Path) -> Path:
     """Download into a folder, unless the file is there already; return where it is.
 
     What a broken download got so far stays beside it under `.part`, and the next try goes on from there.
@@ -68,7 +68,7 @@ def has_digest(path: Path, digest: str) -> bool:
     return digest_so_far.hexdigest() == expected
 
 
-def _go_on(remote: Remote, part: Path) -> None:
+def _go_on(remote: RemoteFile, part: Path) -> None:
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(remote.address, headers={"Range": f"bytes={have}-"} if have else {})
     try:

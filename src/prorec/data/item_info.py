@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
-from prorec.data._text import TextFile, as_integers
 from prorec.data.formats import check_readable, detect_format
+from prorec.data.text_file import TextFile, as_integers
 from prorec.data.writers import write_table
 from prorec.interactions import Interactions
 from prorec.interactions.columns import choose_columns
@@ -24,7 +24,7 @@ _CATEGORIES = ("categories", "category", "genres", "genre")
 _BETWEEN = "|"
 
 
-def with_items_from(
+def add_item_info(
     interactions: Interactions, path: str | Path, item_col: str | None = None, separator: str | None = None
 ) -> Interactions:
     """The same interactions, with what a file says about their items.
@@ -107,8 +107,8 @@ def _texts(table: pa.Table, at: int | None, rows: Any) -> list[str]:
     return ["" if each is None else str(each).strip() for each in column.to_pylist()]
 
 
-def write_items(interactions: Interactions, path: str | Path) -> None:
-    """Write what is known about items to a file that `with_items_from` reads."""
+def write_item_info(interactions: Interactions, path: str | Path) -> None:
+    """Write what is known about items to a file that `add_item_info` reads."""
     path = as_path(path)
     columns: dict[str, Any] = {"item": pa.array(interactions.items)}
     if interactions.item_names is not None:

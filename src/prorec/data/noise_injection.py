@@ -14,7 +14,7 @@ from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.interactions.assembly import assemble
 
-Kind = Literal["uniform", "popularity", "swap", "disliked"]
+NoiseKind = Literal["uniform", "popularity", "swap", "disliked"]
 Pairs = NDArray[np.int64]
 """Pairs as single numbers, user · n_items + item."""
 
@@ -37,7 +37,9 @@ class NoisyInteractions:
         return f"NoisyInteractions({len(self.is_noise):,} interactions, {self.is_noise.sum():,} of them noise)"
 
 
-def inject_noise(interactions: Interactions, level: float, kind: Kind = "uniform", seed: int = 0) -> NoisyInteractions:
+def inject_noise(
+    interactions: Interactions, level: float, kind: NoiseKind = "uniform", seed: int = 0
+) -> NoisyInteractions:
     """Add or swap in false interactions, and remember which they are.
 
     The number of false ones is `level` times the number of true ones, rounded. They are never put on a pair
@@ -53,7 +55,7 @@ def inject_noise(interactions: Interactions, level: float, kind: Kind = "uniform
         does the same with items in proportion to their popularity. `swap` exchanges items between pairs of
         true interactions, so that each user and each item keeps its number of interactions; at `level` .2, a
         fifth of the true ones is gone and a false one stands for each. `disliked` adds pairs that the user
-        rated below the threshold (see `Interactions.rated_at_least`).
+        rated below the threshold (see `Interactions.filter_by_rating`).
     seed : the same seed gives the same noise
 
     Notes
@@ -74,7 +76,7 @@ def inject_noise(interactions: Interactions, level: float, kind: Kind = "uniform
     return _added(clean, noise, rng)
 
 
-def _unobserved(clean: Interactions, count: int, kind: Kind, rng: np.random.Generator) -> Pairs:
+def _unobserved(clean: Interactions, count: int, kind: NoiseKind, rng: np.random.Generator) -> Pairs:
     """`count` distinct pairs that are neither observed nor held out, drawn one after the other."""
     taken = _check_room(clean, count)
     noise = np.empty(0, dtype=np.int64)
@@ -96,7 +98,7 @@ def _unobserved(clean: Interactions, count: int, kind: Kind, rng: np.random.Gene
     return noise[:count]
 
 
-def _enumerated(clean: Interactions, taken: Pairs, count: int, kind: Kind, rng: np.random.Generator) -> Pairs:
+def _enumerated(clean: Interactions, taken: Pairs, count: int, kind: NoiseKind, rng: np.random.Generator) -> Pairs:
     """What drawing one after the other would give, where that hardly finds a free pair: by listing the free ones.
 
     The pairs with the least e/w, e exponential, are a draw without replacement with probabilities in proportion
@@ -132,7 +134,7 @@ def _disliked(clean: Interactions, count: int, rng: np.random.Generator) -> Pair
     if clean.disliked is None:
         raise InputError(
             "kind='disliked' needs pairs that were rated low: keep the high ratings with "
-            "Interactions.rated_at_least, or load a data set of ratings"
+            "Interactions.filter_by_rating, or load a data set of ratings"
         )
     low = clean.disliked.tocoo()
     pool = _free_of(low.row.astype(np.int64) * clean.n_items + low.col, _known(clean))
@@ -203,7 +205,7 @@ def _swapped(clean: Interactions, count: int, rng: np.random.Generator) -> Noisy
         items[one], items[other] = items[other], items[one]
         is_noise[one] = is_noise[other] = True
         rounds_in_vain = 0 if len(one) else rounds_in_vain + 1
-    kept = clean.part(~is_noise)  # knows the swapped ones as held out
+    kept = clean.select(~is_noise, hold_out_rest=True)  # knows the swapped ones as held out
     return _built(kept, clean.user_codes, items, clean.matrix.data, dict(clean.columns), is_noise)
 
 

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from prorec._core.errors import RowError
 from prorec._core.files import prefix_errors
-from prorec.data._text import TextFile
 from prorec.data.formats import find_plain_or_gzipped, open_decompressed
 from prorec.data.readers import read_interactions
+from prorec.data.text_file import TextFile
 from prorec.interactions import Interactions
 from prorec.interactions.columns import ColumnRef
 
@@ -21,7 +21,7 @@ _NEVER_AGAIN = 255
 _RATING_COLUMNS: dict[str, ColumnRef] = {"user": 0, "item": 1, "rating": 2}
 
 
-def movielens_100k(folder: Path) -> Interactions:
+def parse_movielens_100k(folder: Path) -> Interactions:
     """`u.data`: user, item, rating, time, between tabs. `u.item`: names and 0/1 flags of genres, latin-1."""
     path = find_plain_or_gzipped(folder, "u.data")
     ratings = read_interactions(path, header=False, separator="\t", rating_col=2, timestamp_col=3, duplicates="error")
@@ -34,7 +34,7 @@ def movielens_100k(folder: Path) -> Interactions:
     return ratings.with_item_info(names, categories)
 
 
-def movielens_1m(folder: Path) -> Interactions:
+def parse_movielens_1m(folder: Path) -> Interactions:
     """`ratings.dat` and `movies.dat`: columns between `::`, genres between `|`, latin-1."""
     # Between the two colons of a separator Arrow sees an empty column.
     ratings = read_interactions(
@@ -52,7 +52,7 @@ def movielens_1m(folder: Path) -> Interactions:
     return ratings.with_item_info(names, {int(item): genres.split("|") for item, _, genres in films})
 
 
-def amazon(folder: Path, name: str) -> Interactions:
+def parse_amazon(folder: Path, name: str) -> Interactions:
     """`NAME.train.rating` and `NAME.test.rating` together: user, item, rating, between tabs."""
     files = [find_plain_or_gzipped(folder, f"{name}.{part}.rating") for part in ("train", "test")]
     parts = [_ratings(path) for path in files]
@@ -60,7 +60,7 @@ def amazon(folder: Path, name: str) -> Interactions:
     return Interactions.from_columns(columns, "error")
 
 
-def gowalla(folder: Path) -> Interactions:
+def parse_gowalla(folder: Path) -> Interactions:
     """`train.txt`, `valid.txt` and `test.txt` together: a line a user, `user item item …`."""
     users, items = [], []
     for part in ("train", "valid", "test"):
@@ -72,7 +72,7 @@ def gowalla(folder: Path) -> Interactions:
     return Interactions.from_table(table, duplicates="error")
 
 
-def yahoo_r1(folder: Path) -> Interactions:
+def parse_yahoo_r1(folder: Path) -> Interactions:
     """Webscope's R1, plain or gzipped: user, artist, rating 0–100, between tabs, with repeated pairs.
 
     A rating of 255 means "never play again": it is read as 0, the lowest there is. Of a repeated pair the highest

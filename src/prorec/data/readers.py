@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from prorec._core.checks import check_choice
 from prorec._core.errors import InputError, RowError
 from prorec._core.files import as_path, prefix_errors
-from prorec.data._text import TextFile
 from prorec.data.formats import check_readable, detect_format, is_gzipped, open_decompressed
+from prorec.data.text_file import TextFile
 from prorec.interactions import Interactions
 from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns
 
@@ -61,7 +61,7 @@ def read_interactions(
         kind, separator = detect_format(path, separator)
         if kind == "parquet":
             try:
-                columns, _ = parquet_columns(path, wanted, ids)
+                columns, _ = read_parquet(path, wanted, ids)
                 return Interactions.from_columns(columns, duplicates)
             except RowError as error:
                 raise InputError(str(error)) from None
@@ -70,7 +70,7 @@ def read_interactions(
             return Interactions.from_columns(text.read(wanted, ids), duplicates)
 
 
-def parquet_columns(
+def read_parquet(
     path: Path,
     wanted: dict[str, ColumnRef],
     ids: str,

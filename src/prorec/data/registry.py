@@ -15,9 +15,8 @@ from prorec._core.errors import DownloadError, InputError
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.data import parsers
 from prorec.data.cinema import make_cinema
-from prorec.data.download import Remote, fetch, has_digest
+from prorec.data.download import RemoteFile, download, has_digest
 from prorec.data.formats import find_plain_or_gzipped
-from prorec.data.yahoo_shape import YAHOO_COUNTS, make_yahoo_shape
 from prorec.interactions import Interactions
 
 
@@ -36,7 +35,7 @@ class DataSet:
     """Ratings from here on count as interactions; None: all of them."""
     files: dict[str, str]
     """The files the parser reads, each with its digest (empty where none is published)."""
-    remotes: tuple[Remote, ...]
+    remotes: tuple[RemoteFile, ...]
     """Where they can be downloaded from: the files themselves, or one zip archive that has them."""
     parse: Callable[[Path], Interactions]
     counts_are_certain: bool = True
@@ -66,8 +65,8 @@ def _amazon(name: str, title: str, file: str, counts: tuple[int, int, int], trai
         counts=counts,
         min_rating=None,
         files=files,
-        remotes=tuple(Remote(f"{_DEEPCF}/{path}", digest) for path, digest in files.items()),
-        parse=partial(parsers.amazon, name=file),
+        remotes=tuple(RemoteFile(f"{_DEEPCF}/{path}", digest) for path, digest in files.items()),
+        parse=partial(parsers.parse_amazon, name=file),
     )
 
 
@@ -94,12 +93,12 @@ DATASETS = {
                 "u.genre": "sha256:9757e0d3e6b298159a80dd48eaf938114690e911e39af97a76949ef1663610bb",
             },
             remotes=(
-                Remote(
+                RemoteFile(
                     "https://files.grouplens.org/datasets/movielens/ml-100k.zip",
                     "md5:0e33842e24a9c977be4e0107933c0723",
                 ),
             ),
-            parse=parsers.movielens_100k,
+            parse=parsers.parse_movielens_100k,
         ),
         DataSet(
             name="ml-1m",
@@ -114,12 +113,12 @@ DATASETS = {
                 "movies.dat": "sha256:0140fc2356357c1a851d0f52e893a1e4d3696df632c4141cea8d5bc3d621f0b9",
             },
             remotes=(
-                Remote(
+                RemoteFile(
                     "https://files.grouplens.org/datasets/movielens/ml-1m.zip",
                     "md5:c4d9eecfca2ab87c1945afe126590906",
                 ),
             ),
-            parse=parsers.movielens_1m,
+            parse=parsers.parse_movielens_1m,
         ),
         _amazon(
             "amusic",
@@ -147,8 +146,8 @@ DATASETS = {
             counts=(29_858, 40_981, 1_027_370),
             min_rating=None,
             files=_GOWALLA_FILES,
-            remotes=tuple(Remote(f"{_LIGHTGCNPP}/{path}", digest) for path, digest in _GOWALLA_FILES.items()),
-            parse=parsers.gowalla,
+            remotes=tuple(RemoteFile(f"{_LIGHTGCNPP}/{path}", digest) for path, digest in _GOWALLA_FILES.items()),
+            parse=parsers.parse_gowalla,
         ),
         DataSet(
             name="yahoo-r1",
@@ -156,11 +155,11 @@ DATASETS = {
             homepage="https://webscope.sandbox.yahoo.com/catalog.php?datatype=r",
             licence="Webscope agreement: academic research only, no redistribution",
             citation="Yahoo! Webscope dataset R1, Yahoo! Music User Ratings of Musical Artists, version 1.0",
-            counts=YAHOO_COUNTS,
+            counts=(1_948_882, 46_110, 48_817_561),
             min_rating=51,
             files={parsers.YAHOO_FILE: ""},
             remotes=(),
-            parse=parsers.yahoo_r1,
+            parse=parsers.parse_yahoo_r1,
             counts_are_certain=False,
         ),
         DataSet(
@@ -175,27 +174,15 @@ DATASETS = {
             remotes=(),
             parse=lambda _: make_cinema().interactions,
         ),
-        DataSet(
-            name="yahoo-shape",
-            title="Made up, not Yahoo's data: a cinema of its size",
-            homepage="",
-            licence="Made by prorec; yours",
-            citation="none needed",
-            counts=YAHOO_COUNTS,
-            min_rating=None,
-            files={},
-            remotes=(),
-            parse=lambda _: make_yahoo_shape().interactions,
-        ),
     )
 }
 
 
 def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "default") -> Interactions:
-    """Load a data set by name: ml-100k, ml-1m, amusic, atoy, gowalla, yahoo-r1, cinema or yahoo-shape.
+    """Load a data set by name: ml-100k, ml-1m, amusic, atoy, gowalla, yahoo-r1 or cinema.
 
-    Its files are looked for in `$PROREC_DATA/<name>`, then in the cache folder, and then downloaded to it. The last two
-    have none: they are made.
+    Its files are looked for in `$PROREC_DATA/<name>`, then in the cache folder, and then downloaded to it. The cinema
+    has none: it is generated.
 
     Parameters
     ----------
@@ -210,7 +197,7 @@ def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "
     if not isinstance(name, str) or name not in DATASETS:
         raise InputError(f"no data set is called {name!r}; there are {', '.join(DATASETS)}")
     entry = DATASETS[name]
-    folder = locate(entry)
+    folder = fetch_files(entry)
     for file, digest in entry.files.items():
         path = find_plain_or_gzipped(folder, file)
         with prefix_errors(path):
@@ -220,14 +207,14 @@ def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "
     threshold = entry.min_rating if min_rating == "default" else min_rating
     if threshold is not None and "rating" not in everything.columns:
         raise InputError(f"{name} has no ratings, so min_rating must be left out; got {threshold!r}")
-    loaded = everything if threshold is None else everything.rated_at_least(threshold)
+    loaded = everything if threshold is None else everything.filter_by_rating(threshold)
     counts = (loaded.n_users, loaded.n_items, len(loaded))
     if threshold == entry.min_rating and counts != entry.counts and entry.counts_are_certain:
         raise InputError(f"{name} should have {_counted(entry.counts)}, but these files have {_counted(counts)}")
     return loaded
 
 
-def present(entry: DataSet) -> Path | None:
+def find_files(entry: DataSet) -> Path | None:
     """The folder that has all of the data set's files, plain or gzipped, if there is one."""
     for folder in _folders(entry):
         if all(find_plain_or_gzipped(folder, file).is_file() for file in entry.files):
@@ -235,9 +222,9 @@ def present(entry: DataSet) -> Path | None:
     return None
 
 
-def locate(entry: DataSet) -> Path:
+def fetch_files(entry: DataSet) -> Path:
     """The folder with the data set's files, downloaded if need be."""
-    if found := present(entry):
+    if found := find_files(entry):
         return found
     folders = _folders(entry)
     cached = folders[-1]
@@ -253,7 +240,7 @@ def locate(entry: DataSet) -> Path:
         raise DownloadError(f"{wanted}, which asks you to sign up first")
     try:
         for remote in entry.remotes:
-            fetched = fetch(remote, cached)
+            fetched = download(remote, cached)
             if fetched.suffix == ".zip":
                 _unzip(fetched, entry.files, cached)
     except (DownloadError, OSError, zipfile.BadZipFile) as error:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from prorec._core.checks import check_choice
 from prorec._core.errors import InputError, RowError
 from prorec._core.files import as_path, prefix_errors
-from prorec.data._text import TextFile, as_integers, as_numbers
 from prorec.data.formats import check_readable, detect_format
-from prorec.data.readers import parquet_columns
+from prorec.data.readers import read_parquet
+from prorec.data.text_file import TextFile, as_integers, as_numbers
 from prorec.interactions import Interactions
 from prorec.interactions.columns import ColumnRef, choose_columns, parse_times
 from prorec.interactions.ids import encode_ids
@@ -32,8 +32,8 @@ class SourceTable:
     """The file's own columns, in their order; text as it was written, if the file was text."""
     interactions: Interactions
     """One for each (user, item) pair; a pair that is repeated counts once."""
-    places: NDArray[np.int64]
-    """For each row, the place of its pair in `interactions.matrix.data`."""
+    positions: NDArray[np.int64]
+    """For each row, the position of its pair in `interactions.matrix.data`."""
     roles: Mapping[str, int]
     """Which column is the user, which the item, and which the weight, if there is one."""
     is_text: bool
@@ -59,10 +59,10 @@ class SourceTable:
             own = f"prorec_{name}" if name in taken else name
             if own in taken:
                 raise InputError(f"the log has columns called {name!r} and {own!r} already: rename one of them")
-            table = table.append_column(own, pa.array(of_pair).take(pa.array(self.places)))
+            table = table.append_column(own, pa.array(of_pair).take(pa.array(self.positions)))
         return table
 
-    def with_times(self, column: ColumnRef = None) -> Interactions:
+    def with_timestamps(self, column: ColumnRef = None) -> Interactions:
         """The interactions with the time of each, the latest of its rows'.
 
         The column is found by its usual names unless it is given. One that nobody asked for and that cannot be read as
@@ -81,12 +81,12 @@ class SourceTable:
             if isinstance(error, RowError):
                 raise InputError(f"row {error.row + 1}: {error.problem}") from None
             raise
-        order = np.lexsort((found, self.places))
-        is_last = np.append(np.diff(self.places[order]) != 0, True)
+        order = np.lexsort((found, self.positions))
+        is_last = np.append(np.diff(self.positions[order]) != 0, True)
         latest = found[order[is_last]]
         return replace(self.interactions, columns={**self.interactions.columns, "timestamp": latest})
 
-    def typed(self, table: pa.Table) -> pa.Table:
+    def infer_types(self, table: pa.Table) -> pa.Table:
         """Columns of text as numbers, where that loses nothing; ids as the interactions have them."""
         if not self.is_text:
             return table
@@ -123,7 +123,7 @@ def read_source_table(
         kind, separator = detect_format(path, separator)
         if kind == "parquet":
             try:
-                columns, table = parquet_columns(path, wanted, ids, roles=_ROLES, everything=True)
+                columns, table = read_parquet(path, wanted, ids, roles=_ROLES, everything=True)
                 chosen = choose_columns(table.column_names, wanted, roles=_ROLES)
                 return _made(columns, table, chosen, is_text=False)
             except RowError as error:
@@ -140,6 +140,6 @@ def _made(
     interactions = Interactions.from_columns(dict(columns), "max")
     # Ids are coded in one way only, so these are rows and columns of the matrix.
     (_, rows), (_, items) = encode_ids(columns["user"], "user"), encode_ids(columns["item"], "item")
-    places = interactions.places(rows, items)
+    places = interactions.pair_positions(rows, items)
     assert len(places) == table.num_rows, "two readings of one file"
     return SourceTable(table, interactions, places, chosen, is_text)

@@ -30,31 +30,31 @@ class Split:
 
     interactions: Interactions
     """What was split."""
-    part_of: NDArray[np.int8]
+    part: NDArray[np.int8]
     """0 (train), 1 (valid) or 2 (test) for each interaction, in the order of `interactions.matrix.data`."""
 
     @cached_property
     def train(self) -> Interactions:
         """What to learn from while tuning."""
-        return self.interactions.part(self.part_of == TRAIN)
+        return self.interactions.select(self.part == TRAIN, hold_out_rest=True)
 
     @cached_property
     def valid(self) -> Interactions:
         """What to tune on; may be empty."""
-        return self.interactions.part(self.part_of == VALID)
+        return self.interactions.select(self.part == VALID, hold_out_rest=True)
 
     @cached_property
     def test(self) -> Interactions:
         """What to be judged by."""
-        return self.interactions.part(self.part_of == TEST)
+        return self.interactions.select(self.part == TEST, hold_out_rest=True)
 
     @cached_property
     def train_and_valid(self) -> Interactions:
         """What the final model learns from, when tuning is over."""
-        return self.interactions.part(self.part_of != TEST)
+        return self.interactions.select(self.part != TEST, hold_out_rest=True)
 
     def __repr__(self) -> str:
-        train, valid, test = np.bincount(self.part_of, minlength=3)
+        train, valid, test = np.bincount(self.part, minlength=3)
         return f"Split({train:,} train, {valid:,} valid, {test:,} test)"
 
 

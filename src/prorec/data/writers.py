@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
-from prorec.data._text import as_numbers
 from prorec.data.formats import detect_format, format_suffix
+from prorec.data.text_file import as_numbers
 from prorec.interactions import Interactions
 
 

@@ -39,7 +39,7 @@ def annotated(denoiser: ProRec, table: Any, wanted: dict[str, ColumnRef]) -> Any
     chosen = choose_columns([str(name) for name in frame.columns], wanted, roles=("user", "item"))
     rows = known.user_positions(frame[:, chosen["user"]].to_list())
     columns = known.item_positions(frame[:, chosen["item"]].to_list())
-    places = known.places(rows, columns)
+    places = known.pair_positions(rows, columns)
     found = {
         "weight": denoiser.weights_.data,
         "noise_probability": denoiser.noise_probability_,

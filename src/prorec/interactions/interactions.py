@@ -21,7 +21,7 @@ from prorec.interactions.assembly import assemble
 from prorec.interactions.columns import ColumnRef, choose_columns, parse_numbers, parse_times
 from prorec.interactions.ids import Ids, check_ids, encode_ids, find_positions, take_ids
 from prorec.interactions.pairs import as_coo, reindex, union
-from prorec.interactions.tables import FrameType, arrow_column, read_frame, to_frame
+from prorec.interactions.tables import FrameType, read_frame, to_arrow_column, to_frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,7 +50,7 @@ class Interactions:
     held_out: csr_array | None = None
     """Pairs known to be true but kept out of this part (a test set, say): never a place for injected noise."""
     disliked: csr_array | None = None
-    """Pairs the user rated below the threshold that made these interactions: see `rated_at_least`."""
+    """Pairs the user rated below the threshold that made these interactions: see `filter_by_rating`."""
 
     def __post_init__(self) -> None:
         matrix = self.matrix
@@ -124,7 +124,7 @@ class Interactions:
         chosen = choose_columns([str(name) for name in frame.columns], wanted)
         if not len(frame):
             raise InputError("the table has no rows")
-        return cls.from_columns({role: arrow_column(frame, at, role) for role, at in chosen.items()}, duplicates)
+        return cls.from_columns({role: to_arrow_column(frame, at, role) for role, at in chosen.items()}, duplicates)
 
     @classmethod
     def from_columns(cls, columns: dict[str, pa.ChunkedArray], duplicates: str = "max") -> Interactions:
@@ -237,7 +237,7 @@ class Interactions:
         """Columns of the given item ids; −1 for an item that is not here."""
         return find_positions(self.items, ids, "item")
 
-    def places(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.int64]:
+    def pair_positions(self, rows: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.int64]:
         """Where pairs, given by row and column, are in `matrix.data`; −1 for a pair that is not here."""
         keys = self.user_codes.astype(np.int64) * self.n_items + self.item_codes
         wanted = np.asarray(rows, dtype=np.int64) * self.n_items + columns
@@ -260,17 +260,23 @@ class Interactions:
 
     # ── changing ────────────────────────────────────────────────────────────────────────────────────
 
-    def select(self, keep: NDArray[np.bool_]) -> Interactions:
-        """Only the interactions marked in `keep`; users and items keep their index."""
+    def select(self, keep: NDArray[np.bool_], *, hold_out_rest: bool = False) -> Interactions:
+        """Select interactions; users and items keep their positions.
+
+        Parameters
+        ----------
+        keep : array of bool
+            Which interactions to keep, in the order of `matrix.data`.
+        hold_out_rest : bool, default False
+            Remember the other interactions as `held_out`: they are true, so noise is never injected there.
+        """
         keep = np.asarray(keep)
         if keep.dtype != bool or keep.shape != (len(self),):
             raise InputError(f"keep must be {len(self)} booleans, one for each interaction")
         matrix = self._pattern(keep, self.matrix.data[keep])
-        return replace(self, matrix=matrix, columns={name: values[keep] for name, values in self.columns.items()})
-
-    def part(self, keep: NDArray[np.bool_]) -> Interactions:
-        """As `select`; and what is left out is remembered as held out: true, so no place for injected noise."""
-        return replace(self.select(keep), held_out=union(self.held_out, self._pattern(~np.asarray(keep))))
+        held_out = union(self.held_out, self._pattern(~keep)) if hold_out_rest else self.held_out
+        columns = {name: values[keep] for name, values in self.columns.items()}
+        return replace(self, matrix=matrix, columns=columns, held_out=held_out)
 
     def with_weights(self, weights: NDArray[Any]) -> Interactions:
         """The same interactions with other weights, in the order of `matrix.data`."""
@@ -310,7 +316,7 @@ class Interactions:
             sorted_in = tuple(tuple(dict.fromkeys(map(str, categories.get(item, ())))) for item in ids)
         return replace(self, item_names=named, item_categories=sorted_in)
 
-    def rated_at_least(self, minimum: float) -> Interactions:
+    def filter_by_rating(self, minimum: float) -> Interactions:
         """The interactions rated `minimum` or more, without the users and items that are left with none.
 
         What was rated lower is remembered as `disliked`.
@@ -319,9 +325,9 @@ class Interactions:
             raise InputError("there are no ratings to compare with: name their column with rating_col")
         # Ratings are float32, so 4.1 means the float32 next to it.
         liked = self.columns["rating"] >= np.float32(check_float("the minimum rating", minimum))
-        return replace(self.select(liked), disliked=union(self.disliked, self._pattern(~liked))).without_empty()
+        return replace(self.select(liked), disliked=union(self.disliked, self._pattern(~liked))).drop_empty()
 
-    def without_empty(self) -> Interactions:
+    def drop_empty(self) -> Interactions:
         """Without the users and items that have no interaction."""
         rows = np.flatnonzero(self.activity)
         cols = np.flatnonzero(self.popularity)

@@ -41,7 +41,7 @@ def read_frame(table: Any) -> nw.DataFrame[Any]:
         raise InputError(f"not a table that narwhals takes, {type(table).__name__}: {error}") from error
 
 
-def arrow_column(frame: nw.DataFrame[Any], at: int, role: str) -> pa.ChunkedArray:
+def to_arrow_column(frame: nw.DataFrame[Any], at: int, role: str) -> pa.ChunkedArray:
     """One column as Arrow has it; one that mixes types is refused by what is wrong with it."""
     series = frame[:, at]
     native = series.to_native()

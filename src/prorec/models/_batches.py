@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._core.tensors import tensor
+from prorec._core.tensors import to_tensor
 from prorec.models._on_device import Sparse, entries_of
 
 
@@ -85,7 +85,7 @@ class Batch:
         by_item, order = torch.sort(items, stable=True)
         numbers = torch.arange(clicks.shape[1], device=clicks.device)
         transposed = at[order], torch.searchsorted(by_item, numbers), values[order]
-        users, begins = (tensor(each, clicks.device) for each in (rows, ends[:-1]))
+        users, begins = (to_tensor(each, clicks.device) for each in (rows, ends[:-1]))
         return cls(users, ends, at, items, clicks.values[places], begins, values, transposed)
 
     def part(self, begin: int, end: int) -> Batch:

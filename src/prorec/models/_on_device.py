@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from prorec._core.digest import digest
 from prorec._core.errors import InputError
-from prorec._core.tensors import tensor
+from prorec._core.tensors import to_tensor
 from prorec.models._sparse import Dense
 
 _SEGMENT = 1024  # entries that are summed one after the other; many such sums run side by side
@@ -74,8 +74,10 @@ class Sparse:
     def of(cls, matrix: csr_array, device: torch.device) -> Sparse:
         """A matrix of scipy's, moved."""
         kind = np.int32 if max(matrix.nnz, *matrix.shape) < 2**31 - 1 else np.int64
-        indices, indptr = (tensor(each.astype(kind, copy=False), device) for each in (matrix.indices, matrix.indptr))
-        return cls(Pattern(indices, indptr, matrix.shape), tensor(matrix.data.astype(np.float32, copy=False), device))
+        indices, indptr = (to_tensor(each.astype(kind, copy=False), device) for each in (matrix.indices, matrix.indptr))
+        return cls(
+            Pattern(indices, indptr, matrix.shape), to_tensor(matrix.data.astype(np.float32, copy=False), device)
+        )
 
     @cached_property
     def transposed(self) -> Sparse:
@@ -150,7 +152,7 @@ class Sparse:
 
     def times_columns(self, factors: NDArray[np.float64]) -> Sparse:
         """Each column times a factor."""
-        values = tensor(factors, self.device)[self.pattern.indices] * self.values
+        values = to_tensor(factors, self.device)[self.pattern.indices] * self.values
         return Sparse(self.pattern, values.to(self.values.dtype))
 
     def unit_rows(self) -> Sparse:
@@ -177,7 +179,7 @@ class Sparse:
 
     def here(self, dense: Dense) -> torch.Tensor:
         """On the device, in the precision of the matrix; there to be read only, if it was numpy's."""
-        moved: torch.Tensor = tensor(dense, self.device) if isinstance(dense, np.ndarray) else dense
+        moved: torch.Tensor = to_tensor(dense, self.device) if isinstance(dense, np.ndarray) else dense
         return moved.to(self.values.dtype)
 
     def lengths(self, dense: Dense) -> Dense:
@@ -230,9 +232,9 @@ def entries_of(
     lengths = indptr[rows + 1] - begins
     ends = np.concatenate(([0], lengths.cumsum()))
     numbers = torch.arange(len(rows), device=device)
-    row = numbers.repeat_interleave(tensor(lengths, device), output_size=int(ends[-1]))
+    row = numbers.repeat_interleave(to_tensor(lengths, device), output_size=int(ends[-1]))
     # An entry's place in the matrix is its place among these, and how far the row's beginning is from there.
-    places = torch.arange(len(row), device=device) + tensor(begins - ends[:-1], device)[row]
+    places = torch.arange(len(row), device=device) + to_tensor(begins - ends[:-1], device)[row]
     return row, places, ends
 
 

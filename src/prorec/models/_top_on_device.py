@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from prorec._core.device import full_precision_matmul
-from prorec._core.tensors import tensor
+from prorec._core.tensors import to_tensor
 from prorec.models._on_device import entries_of, in_blocks, to_host
 
 _GROUP = 64  # neighbouring items whose largest score is looked at first
@@ -36,11 +36,11 @@ class Best:
         device: torch.device,
     ) -> None:
         self.k, self.device, self.n_items = k, device, len(items)
-        self.items = tensor(items.astype(np.float32, copy=False), device)
-        self.bias = None if item_bias is None else tensor(item_bias.astype(np.float32, copy=False), device)
-        self.popularity = None if popularity is None else tensor(popularity, device)
+        self.items = to_tensor(items.astype(np.float32, copy=False), device)
+        self.bias = None if item_bias is None else to_tensor(item_bias.astype(np.float32, copy=False), device)
+        self.popularity = None if popularity is None else to_tensor(popularity, device)
         self.indptr = None if seen is None else seen[0]
-        self.columns = None if seen is None else tensor(seen[1], device)
+        self.columns = None if seen is None else to_tensor(seen[1], device)
         self.n_groups = -(-self.n_items // _GROUP)
         self.n_candidates = _GROUP * min(k, self.n_groups)
 
@@ -81,11 +81,11 @@ class Best:
         scores[:, self.n_items :] = -torch.inf
         of_items = scores[:, : self.n_items]
         with full_precision_matmul():
-            torch.mm(tensor(_picked(users, rows), self.device), self.items.T, out=of_items)
+            torch.mm(to_tensor(_picked(users, rows), self.device), self.items.T, out=of_items)
         if self.bias is not None:
             of_items += self.bias
         if self.popularity is not None and is_unknown.any():
-            of_items[tensor(np.flatnonzero(is_unknown), self.device)] = self.popularity
+            of_items[to_tensor(np.flatnonzero(is_unknown), self.device)] = self.popularity
         if self.columns is not None and self.indptr is not None:
             block_row, places, _ = entries_of(rows, self.indptr, self.device)
             scores.view(-1)[block_row * scores.shape[1] + self.columns[places]] = -torch.inf

@@ -84,11 +84,11 @@ class WRMF(Model):
 
     def _learn_on(self, device: torch.device, matrix: csr_array, start: Arrays) -> Arrays:
         """The same on a device, where everything stays until the end."""
-        from prorec._core.tensors import tensor
+        from prorec._core.tensors import to_tensor
         from prorec.models._on_device import Sparse, to_host
 
         clicks = Sparse.of(matrix, device)
-        users, items = (tensor(start[name], device).clone() for name in ("users", "items"))
+        users, items = (to_tensor(start[name], device).clone() for name in ("users", "items"))
         for _ in range(self.sweeps):
             self._solve_on(clicks, items, users, _STEPS)
             self._solve_on(clicks.transposed, users, items, _STEPS)
@@ -103,11 +103,11 @@ class WRMF(Model):
         if device is None:
             self._solve(matrix, items, users, 4 * self.rank)
             return users
-        from prorec._core.tensors import tensor
+        from prorec._core.tensors import to_tensor
         from prorec.models._on_device import Sparse, to_host
 
-        wanted = tensor(users, device)
-        self._solve_on(Sparse.of(matrix, device), tensor(items, device), wanted, 4 * self.rank)
+        wanted = to_tensor(users, device)
+        self._solve_on(Sparse.of(matrix, device), to_tensor(items, device), wanted, 4 * self.rank)
         return to_host(wanted)
 
     def _solve_on(self, matrix: Sparse, known: torch.Tensor, wanted: torch.Tensor, steps: int) -> None:

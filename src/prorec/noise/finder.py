@@ -274,7 +274,7 @@ class NoiseFinder:
         basis = np.full(len(interactions), UNKNOWN, dtype=np.int8)
         places = np.full(len(interactions), -1)
         both = (users >= 0) & (items >= 0)
-        places[both] = known.places(users[both], items[both])
+        places[both] = known.pair_positions(users[both], items[both])
         is_seen = places >= 0
         probability[is_seen], basis[is_seen] = self.noise_probability_[places[is_seen]], SEEN
         # Who is in the log without any click is as good as new.

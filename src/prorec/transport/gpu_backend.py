@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from prorec._core.device import free_memory, full_precision_matmul
 from prorec._core.errors import InputError
-from prorec._core.tensors import tensor
+from prorec._core.tensors import to_tensor
 from prorec.transport.backend import Matched
 from prorec.transport.blocks import BlockProgress, Blocks
 from prorec.transport.gpu_factors import (
@@ -392,7 +392,7 @@ class GpuBackend:
         return max(1, min(4096, int(budget / (60 * self.shape[1]))))
 
     def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        return tensor(array, self._device)
+        return to_tensor(array, self._device)
 
 
 def _pairs_of(chosen: torch.Tensor, rows: torch.Tensor, n_rows: int) -> tuple[torch.Tensor, torch.Tensor]:

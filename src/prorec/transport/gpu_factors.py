@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from prorec._core.random import make_generator
-from prorec._core.tensors import tensor
+from prorec._core.tensors import to_tensor
 
 try:
     import triton
@@ -98,7 +98,7 @@ class Copies:
 
     def begin(self, start: int, end: int) -> Any:
         """Set off."""
-        rows = tensor(self._source[start:end], torch.device("cpu"))
+        rows = to_tensor(self._source[start:end], torch.device("cpu"))
         if not self._is_gpu:
             return rows
         turn = self._turn

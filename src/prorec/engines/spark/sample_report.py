@@ -36,7 +36,9 @@ def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> No
         pa.table({"user": rows["user"], "item": rows["item"], "weight": rows["weight_before"]})
     )
     # From the order that rows came in to that of the interactions.
-    at = known.places(known.user_positions(rows["user"].to_pylist()), known.item_positions(rows["item"].to_pylist()))
+    at = known.pair_positions(
+        known.user_positions(rows["user"].to_pylist()), known.item_positions(rows["item"].to_pylist())
+    )
     order = np.argsort(at)
     ours = known.user_positions(people["user"].to_pylist())
     kappa, thresholds = np.zeros(known.n_users, dtype=np.int64), np.zeros(known.n_users, dtype=np.float32)

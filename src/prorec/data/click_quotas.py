@@ -21,7 +21,7 @@ Activity = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Quota:
+class ClickQuota:
     """What a block of users must come to, so that all blocks together come to what was asked for."""
 
     activity: Activity
@@ -32,14 +32,14 @@ class Quota:
     """Films that must have a click here: of all blocks together, every film."""
 
 
-def usual_activity(n_users: int, n_items: int, rng: np.random.Generator) -> Activity:
+def sample_activity(n_users: int, n_items: int, rng: np.random.Generator) -> Activity:
     """As many clicks for each user as in real data."""
     return _whole_clicks(np.exp(rng.normal(*_LOG_ACTIVITY, size=n_users)), n_items)
 
 
-def quotas(
+def allocate_clicks(
     clicks: int, shares: tuple[float, float], shape: tuple[int, int], block: int, rng: np.random.Generator
-) -> list[Quota]:
+) -> list[ClickQuota]:
     """For each block of users its part of the clicks, of the mistakes and exploration, and of the films."""
     n_users, n_items = shape
     activity = _activity_in_all(check_int("clicks", clicks, 1), n_users, n_items, rng)
@@ -53,7 +53,7 @@ def quotas(
     taste = np.diff(up_to) - mistakes - exploring
     films = np.rint(n_items * ends / n_users).astype(np.int32)
     return [
-        Quota(activity[begin:end], (int(t), int(e), int(m)), np.arange(first, last, dtype=np.int32))
+        ClickQuota(activity[begin:end], (int(t), int(e), int(m)), np.arange(first, last, dtype=np.int32))
         for (begin, end), (first, last), t, e, m in zip(
             pairwise(ends), pairwise(films), taste, exploring, mistakes, strict=True
         )

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from prorec._core.errors import DataWarning, InputError, RowError
-from prorec.data._bytes import Look, look_at
+from prorec.data.byte_check import Look, look_at
 from prorec.data.formats import format_suffix, is_gzipped, open_decompressed
 from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns, is_number
 
