@@ -303,7 +303,7 @@ def test_an_interrupted_run_is_not_lost_by_mistake(clicks: Path, tmp_path: Path)
         assert (work / "round.npz").exists()
     assert "--resume goes on, --force starts anew" in run("denoise", str(clicks), "-o", "out.csv", cwd=tmp_path).stderr
     # What is only looked at afterwards may be another.
-    again = ("-p", "rank=20", "--flag-share", "0.1", "--resume")
+    again = ("-p", "rank=20", "--flag-fraction", "0.1", "--resume")
     assert run("denoise", str(clicks), "-o", "out.csv", *again, cwd=tmp_path).returncode == 0
 
 

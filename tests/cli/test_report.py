@@ -96,7 +96,7 @@ def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
         (("--out", "report.html", "--items", "missing.csv"), "missing.csv: there is no such file"),
         (("--out", "report.html", "--items", "clicks.csv"), "no column says anything about items"),
         (("--out", "report.html", "--timestamp-col", "when"), "no column is called 'when' (--timestamp-col)"),
-        (("--out", "report.html", "--noise", "guess"), "noise must be"),
+        (("--out", "report.html", "--noise-method", "guess"), "noise_method must be"),
         (("--out", "report.html", "--model", "nope"), "nope"),
     ],
 )
@@ -126,10 +126,8 @@ def test_columns_of_other_names_and_the_log_for_its_items(tmp_path: Path) -> Non
         for item in range(user % 4, 9)
     ]
     (tmp_path / "orders.csv").write_text("who;sku;bought;title;category\n" + "\n".join(rows) + "\n")
-    words = (
-        "report orders.csv --out r.html --separator ; --user-col who --item-col sku --timestamp-col bought --noise plan"
-    )
-    done = run(*words.split(), "--items", "orders.csv", cwd=tmp_path)
+    words = "report orders.csv --out r.html --separator ; --user-col who --item-col sku --timestamp-col bought"
+    done = run(*words.split(), "--noise-method", "plan", "--items", "orders.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     data = data_in(tmp_path / "r.html")
     assert data["items"]["name"][0] == "Thing 0"
@@ -140,10 +138,10 @@ def test_columns_of_other_names_and_the_log_for_its_items(tmp_path: Path) -> Non
 def test_times_that_nobody_asked_for_do_no_harm(tmp_path: Path) -> None:
     rows = [f"{user},{item},{item},noon" for user in range(12) for item in range(user % 4, 9)]
     (tmp_path / "log.csv").write_text("user,item,time,timestamp\n" + "\n".join(rows) + "\n")
-    done = run("report", "log.csv", "--out", "r.html", "--noise", "plan", cwd=tmp_path)
+    done = run("report", "log.csv", "--out", "r.html", "--noise-method", "plan", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     refused = run(
-        "report", "log.csv", "--out", "s.html", "--noise", "plan", "--timestamp-col", "timestamp", cwd=tmp_path
+        "report", "log.csv", "--out", "s.html", "--noise-method", "plan", "--timestamp-col", "timestamp", cwd=tmp_path
     )
     assert refused.returncode == 2
     assert "log.csv: row 1: the timestamp 'noon' is not a number or a date" in " ".join(refused.stderr.split())

@@ -1,4 +1,4 @@
-"""`prorec train --noise cross-fit`, `prorec score`, `prorec denoise --noise cross-fit` and `prorec benchmark-noise`."""
+"""`--noise-method cross-fit` of `prorec train` and `prorec denoise`; `prorec score`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         prorec.write_interactions(part, place / f"{name}.csv")
     for name, noise in (("model", "cross-fit"), ("plan", "plan")):
         done = run(
-            "train", str(place / "week.csv"), "--denoise", "--noise", noise, "-p", "rank=8", "--out", str(place / name)
+            "train",
+            str(place / "week.csv"),
+            "--denoise",
+            "--noise-method",
+            noise,
+            "-p",
+            "rank=8",
+            "--out",
+            str(place / name),
         )
         assert done.returncode == 0, done.stderr
     return place
@@ -63,7 +71,7 @@ def test_what_cannot_score(folder: Path) -> None:
     later = str(folder / "later.csv")
     done = run("score", str(folder / "plan"), later, "--out", "-")
     assert done.returncode == 2
-    assert "needs noise='cross-fit'" in done.stderr
+    assert "needs noise_method='cross-fit'" in done.stderr
     plain = run("train", str(folder / "week.csv"), "--model", "svd", "-p", "rank=4", "--out", str(folder / "svd"))
     assert plain.returncode == 0, plain.stderr
     done = run("score", str(folder / "svd"), later, "--out", "-")
@@ -72,15 +80,15 @@ def test_what_cannot_score(folder: Path) -> None:
     done = run("score", str(folder / "model"), later, "--out", str(folder / "week.csv"))
     assert done.returncode == 2
     assert "--force replaces it" in done.stderr
-    done = run("train", later, "--noise", "cross-fit", "--out", str(folder / "x"))
+    done = run("train", later, "--noise-method", "cross-fit", "--out", str(folder / "x"))
     assert done.returncode == 2
-    assert "--noise means nothing without --denoise" in done.stderr
+    assert "--noise-method means nothing without --denoise" in done.stderr
 
 
 def test_denoise_with_cross_fitted_probabilities(folder: Path) -> None:
     out = folder / "cleaned.csv"
     week = str(folder / "week.csv")
-    done = run("denoise", week, "--noise", "cross-fit", "--fdr", "0.5", "-p", "rank=8", "--out", str(out))
+    done = run("denoise", week, "--noise-method", "cross-fit", "--fdr", "0.5", "-p", "rank=8", "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert "of the interactions look like random draws (" in done.stdout
     assert "not calibrated" not in done.stdout
@@ -90,7 +98,7 @@ def test_denoise_with_cross_fitted_probabilities(folder: Path) -> None:
         np.sort(table["noise_probability"].to_numpy()), np.sort(wanted.noise_probability_), atol=1e-6
     )
     assert table["flagged"].to_numpy(zero_copy_only=False).sum() == wanted.flag(fdr=0.5).sum()
-    for words in (["--fdr", "0"], ["--fdr", "1.5"], ["--noise", "guess"]):
+    for words in (["--fdr", "0"], ["--fdr", "1.5"], ["--noise-method", "guess"]):
         done = run("denoise", week, *words, "--out", str(folder / "no.csv"))
         assert done.returncode == 2
         assert words[0].lstrip("-") in done.stderr

@@ -158,7 +158,7 @@ def test_every_model_can_be_shown(kind: str) -> None:
 
 def test_a_denoiser_says_what_it_found() -> None:
     clicks = load_dataset("cinema")
-    plain = ProRec(NCE(rank=5), gamma=0.25, noise="plan").fit(clicks)
+    plain = ProRec(NCE(rank=5), gamma=0.25, noise_method="plan").fit(clicks)
     seen = Read(plain._repr_html_())
     assert seen.said["model"] == repr(NCE(rank=5))
     assert "model" not in seen.bold
@@ -176,7 +176,7 @@ def test_a_finder_says_how_much_noise_there_is_and_so_does_its_denoiser() -> Non
     finder = NoiseFinder([COARSE], folds=2)
     assert Read(finder._repr_html_()).said["not fitted yet"] == ""
     clicks = make_cinema(n_users=150, n_items=80).interactions
-    denoiser = ProRec(NCE(rank=5), noise=finder).fit(clicks)
+    denoiser = ProRec(NCE(rank=5), noise_method=finder).fit(clicks)
     for shown in (denoiser, denoiser.finder_):
         said = Read(shown._repr_html_()).said
         assert said["noise share"] == str(denoiser.finder_.noise_share_)

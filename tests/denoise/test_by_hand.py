@@ -130,7 +130,7 @@ def test_noise_probability(denoiser: ProRec) -> None:
     # .1/5 : .9·ρ are the odds, so 1/(1 + 45ρ).
     np.testing.assert_allclose(denoiser.noise_probability_, [1 / (1 + 45 * share) for share in SHARES], rtol=1e-5)
     assert not denoiser.flagged_.any(), "a twentieth of ten is less than one"
-    denoiser.flag_share = 0.2
+    denoiser.flag_fraction = 0.2
     assert np.flatnonzero(denoiser.flagged_).tolist() == [2, 8], "4/61 and 9/48 are the smallest shares"
     table = denoiser.noise_table("pandas")
     assert table.item.tolist()[:2] == [2, 0]

@@ -52,7 +52,7 @@ def dense_threshold(shares: np.ndarray, threshold: Any) -> np.ndarray:
             ]
             values.append(ordered[int(np.argmin(np.round(errors, 14)))])
         else:
-            values.append(ordered[threshold.k - 1])
+            values.append(ordered[threshold - 1])
     return np.array(values)
 
 
@@ -67,7 +67,7 @@ def by_definition(model: Model, data: Interactions, **how: Any) -> np.ndarray:
         plan = dense_plan(scores_of(fitted), p, q, how["gamma"], how["transport"])
         shares = plan / np.maximum(plan.sum(axis=1, keepdims=True), 1e-300)
         r = expit(how["beta"] * (shares - dense_threshold(shares, how["threshold"])[:, None]))
-        x = how["lam"] * x + (1 - how["lam"]) * r * (original if how["anchored"] else x)
+        x = how["lam"] * x + (1 - how["lam"]) * r * (original if how["relabel_from"] == "original" else x)
     return x[original > 0]
 
 
@@ -78,7 +78,7 @@ DEFAULTS: dict[str, Any] = {
     "beta": 20.0,
     "lam": 0.5,
     "rounds": 2,
-    "anchored": False,
+    "relabel_from": "current",
     "marginals": "popularity",
 }
 
@@ -91,7 +91,7 @@ def without_idle() -> Interactions:
     "change",
     [
         {},
-        {"anchored": True, "rounds": 3},
+        {"relabel_from": "original", "rounds": 3},
         {"transport": "sinkhorn"},
         {"transport": "emd", "rounds": 1},
         {"threshold": 4},
@@ -146,7 +146,7 @@ def test_the_model_given_is_not_changed() -> None:
 def test_compounding_ends_at_zero_and_anchoring_does_not() -> None:
     data = clicks()
     compounding = ProRec(NCE(rank=3), rounds=60, gamma=0.2).fit(data)
-    anchored = ProRec(NCE(rank=3), rounds=60, gamma=0.2, anchored=True).fit(data)
+    anchored = ProRec(NCE(rank=3), rounds=60, gamma=0.2, relabel_from="original").fit(data)
     assert compounding.history_[-1].mass_kept < 1e-3
     assert anchored.history_[-1].mass_kept > 0.2
     assert anchored.converged_
@@ -332,9 +332,9 @@ def test_noise_table(denoised: ProRec, cinema: Interactions) -> None:
 
 
 def test_equals_are_not_told_apart() -> None:
-    denoiser = ProRec(Popularity(), flag_share=0.3).fit(csr_array(np.ones((6, 4))))
+    denoiser = ProRec(Popularity(), flag_fraction=0.3).fit(csr_array(np.ones((6, 4))))
     assert not denoiser.flagged_.any()
-    denoiser.flag_share = 1.0
+    denoiser.flag_fraction = 1.0
     assert denoiser.flagged_.all()
 
 
@@ -450,7 +450,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         ('"class_name": "NCE"', '"class_name": "Nope"', "'Nope'"),
         ('"history"', '"story"', "incomplete or damaged"),
         ('"lam"', '"lamb"', "incomplete or damaged"),
-        ('"flag_share": 0.05', '"flag_share": "x"', "flag_share must be"),
+        ('"flag_fraction": 0.05', '"flag_fraction": "x"', "flag_fraction must be"),
         ('"gamma": "auto"', '"gamma": "x"', "gamma must be"),
     ):
         assert old in about
@@ -514,8 +514,8 @@ def test_tuned_like_any_model() -> None:
         ({"lam": 1.5}, "lam must be a finite number from 0 to 1; got 1.5"),
         ({"rounds": 0}, "rounds must be a whole number of at least 1; got 0"),
         ({"tolerance": -1}, "tolerance must be"),
-        ({"flag_share": 1.1}, "flag_share must be a finite number from 0 to 1; got 1.1"),
-        ({"anchored": "yes"}, "anchored must be True or False; got 'yes'"),
+        ({"flag_fraction": 1.1}, "flag_fraction must be a finite number from 0 to 1; got 1.1"),
+        ({"relabel_from": "start"}, "relabel_from must be one of .*got 'start'"),
         ({"marginals": "equal"}, "marginals must be one of"),
         ({"memory": 10}, "memory must be at least"),
         ({"model": object()}, "model must have a fit method"),

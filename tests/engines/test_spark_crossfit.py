@@ -142,7 +142,7 @@ def test_the_same_probabilities_whoever_is_killed(
         "prorec.noise.finder.drawn", lambda *_: (controls.astype(np.int32), np.ones(len(controls), dtype=bool))
     )
     finder = NoiseFinder([FromSpark(work, number, log.matrix.shape) for number in range(2)], folds=FOLDS)
-    local = ProRec(fitted, noise=finder, **HOW).fit(log, refit=False)
+    local = ProRec(fitted, noise_method=finder, weighting="both", fdr=0.5).fit(log, refit=False)
 
     at = places_in(log, rows)
     assert sorted(at) == list(range(len(log)))

@@ -267,13 +267,13 @@ def test_a_model_that_only_knows_its_users(club: prorec.data.cinema.Cinema) -> N
 def test_a_denoiser_with_cross_fitted_probabilities(club: prorec.data.cinema.Cinema, tmp_path: Path) -> None:
     clicks = club.interactions
     finder = NoiseFinder([NCE(rank=8), SVD(rank=4)], folds=3)
-    denoiser = ProRec(NCE(rank=8), noise=finder, weights="probability", lam=0.25, fdr=0.3).fit(clicks)
+    denoiser = ProRec(NCE(rank=8), noise_method=finder, weighting="probability", lam=0.25, fdr=0.3).fit(clicks)
     alone = NoiseFinder([NCE(rank=8), SVD(rank=4)], folds=3).fit(clicks)
     np.testing.assert_array_equal(denoiser.noise_probability_, alone.noise_probability_)
     np.testing.assert_array_equal(denoiser.flagged_, alone.flag(fdr=0.3))
     np.testing.assert_allclose(denoiser.weights_.data, 0.25 + 0.75 * (1 - alone.noise_probability_), rtol=1e-6)
     assert denoiser.noise_table().column_names[-2:] == ["percentile", "basis"]
-    both = ProRec(NCE(rank=8), noise=finder, weights="both").fit(clicks)
+    both = ProRec(NCE(rank=8), noise_method=finder, weighting="both").fit(clicks)
     plan = ProRec(NCE(rank=8)).fit(clicks)
     r = 2 * plan.weights_.data - 1
     np.testing.assert_allclose(both.weights_.data, 0.5 + 0.5 * r * (1 - alone.noise_probability_), rtol=1e-4)
@@ -292,15 +292,15 @@ def test_a_denoiser_with_cross_fitted_probabilities(club: prorec.data.cinema.Cin
 
 def test_what_a_denoiser_refuses(club: prorec.data.cinema.Cinema) -> None:
     for how, words in (
-        ({"noise": "guess"}, "noise must be"),
-        ({"weights": "probability"}, "needs probabilities that mean something"),
-        ({"noise": "cross-fit", "weights": "none"}, "weights must be one of"),
-        ({"noise": "cross-fit", "fdr": 0.0}, "fdr must be above 0 and below 1"),
-        ({"noise": NoiseFinder(folds=1)}, "folds must be"),
+        ({"noise_method": "guess"}, "noise_method must be"),
+        ({"weighting": "probability"}, "weighting='probability' requires .* noise_method='cross-fit'"),
+        ({"noise_method": "cross-fit", "weighting": "none"}, "weighting must be one of"),
+        ({"noise_method": "cross-fit", "fdr": 0.0}, "fdr must be above 0 and below 1"),
+        ({"noise_method": NoiseFinder(folds=1)}, "folds must be"),
     ):
         with pytest.raises(InputError, match=words):
             ProRec(NCE(rank=8), **how).fit(club.interactions)
-    with pytest.raises(InputError, match="needs noise='cross-fit'"):
+    with pytest.raises(InputError, match="needs noise_method='cross-fit'"):
         ProRec(NCE(rank=8)).fit(club.interactions).score(club.interactions)
 
 
@@ -338,7 +338,7 @@ def test_a_log_with_little_variety_can_be_kept(tmp_path: Path) -> None:
     dense = np.zeros((60, 40), dtype=np.float32)
     for row in dense:
         row[rng.choice(40, 4, replace=False)] = 1
-    denoiser = ProRec(NCE(rank=4), noise=NoiseFinder(folds=4)).fit(csr_array(dense))
+    denoiser = ProRec(NCE(rank=4), noise_method=NoiseFinder(folds=4)).fit(csr_array(dense))
     denoiser.save(tmp_path / "model")
     loaded = prorec.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.noise_probability_, denoiser.noise_probability_)  # type: ignore[attr-defined]
@@ -385,13 +385,13 @@ def test_a_checkpoint_knows_whose_noise_it_is(tmp_path: Path) -> None:
             self.item_factors = np.ones((matrix.shape[1], self.rank))
 
     clicks = random_clicks(30, 20, 0.3)
-    how = {"weights": "probability", "rounds": 2, "tolerance": 0.0}
-    first = ProRec(SVD(rank=2), noise=NoiseFinder(Own(2), folds=2), **how).fit(clicks, checkpoint=tmp_path)  # type: ignore[arg-type]
-    again = ProRec(SVD(rank=2), noise=NoiseFinder(Own(2), folds=2, memory=1e6), **how)  # type: ignore[arg-type]
+    how = {"weighting": "probability", "rounds": 2, "tolerance": 0.0}
+    first = ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(2), folds=2), **how).fit(clicks, checkpoint=tmp_path)  # type: ignore[arg-type]
+    again = ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(2), folds=2, memory=1e6), **how)  # type: ignore[arg-type]
     np.testing.assert_array_equal(again.fit(clicks, checkpoint=tmp_path).weights_.data, first.weights_.data)
     fits.clear()
     with pytest.raises(InputError, match="checkpoint"):
-        ProRec(SVD(rank=2), noise=NoiseFinder(Own(3), folds=2), **how).fit(clicks, checkpoint=tmp_path)  # type: ignore[arg-type]
+        ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(3), folds=2), **how).fit(clicks, checkpoint=tmp_path)  # type: ignore[arg-type]
     assert not fits, "refused before anything is fitted"
 
 
@@ -399,14 +399,16 @@ def test_a_denoiser_from_before_there_was_this_can_be_loaded(tmp_path: Path) -> 
     ProRec(SVD(rank=2)).fit(random_clicks(30, 20, 0.3)).save(tmp_path)
     path = tmp_path / "model.json"
     about = json.loads(path.read_text())
-    for name in ("noise", "weights", "fdr"):
+    for name in ("noise_method", "weighting", "fdr"):
         del about["parameters"][name]
     path.write_text(json.dumps(about))
     assert isinstance(prorec.load(tmp_path), ProRec)
 
 
 def test_few_interactions_have_few_folds() -> None:
-    denoiser = ProRec(SVD(rank=1), noise="cross-fit").fit(csr_array(np.array([[1, 1, 0], [0, 1, 1]], dtype=np.float32)))
+    denoiser = ProRec(SVD(rank=1), noise_method="cross-fit").fit(
+        csr_array(np.array([[1, 1, 0], [0, 1, 1]], dtype=np.float32))
+    )
     assert denoiser.finder_.folds == 4
     with pytest.raises(InputError, match="noise must be"):
-        ProRec(SVD(rank=1), noise=np.ones(2)).fit(random_clicks(9, 9, 0.5))
+        ProRec(SVD(rank=1), noise_method=np.ones(2)).fit(random_clicks(9, 9, 0.5))

@@ -204,7 +204,7 @@ def test_counts_of_a_user_are_of_all_their_clicks_also_where_the_page_has_not_al
         ({"threshold": "none", "marginals": "uniform"}, "There is no threshold"),
         ({"threshold": 2, "lam": 0.25}, "62% at the threshold"),
         ({"transport": "emd"}, "transport plan (emd)"),
-        ({"rounds": 3, "anchored": True}, "transport plan (relaxed)"),
+        ({"rounds": 3, "relabel_from": "original"}, "transport plan (relaxed)"),
     ],
 )
 def test_whatever_the_denoiser_was_told(tmp_path: Path, how: dict[str, Any], words: str) -> None:

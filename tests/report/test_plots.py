@@ -47,7 +47,7 @@ def clicks_of(n_users: int = 60, n_items: int = 40) -> Interactions:
 
 @pytest.fixture(scope="module")
 def denoiser() -> ProRec:
-    return ProRec(NCE(rank=4), rounds=3, flag_share=0.1, tolerance=0.0).fit(clicks_of())
+    return ProRec(NCE(rank=4), rounds=3, flag_fraction=0.1, tolerance=0.0).fit(clicks_of())
 
 
 def test_the_bars_are_all_interactions_and_the_red_ones_the_flagged(denoiser: ProRec) -> None:

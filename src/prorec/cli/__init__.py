@@ -56,7 +56,7 @@ def _as_typed(words: str) -> str:
         ("give the separator", "give it with --separator (',' or '\\t', say)"),
     ):
         words = words.replace(in_python, typed)
-    options = "user_col|item_col|weight_col|timestamp_col|flag_share|warm_start"
+    options = "user_col|item_col|weight_col|timestamp_col|flag_fraction|warm_start"
     return re.sub(rf"\b({options})\b", lambda found: f"--{found[0].replace('_', '-')}", words)
 
 

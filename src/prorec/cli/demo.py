@@ -39,7 +39,7 @@ def _model() -> NCE:
 
 def demo_denoiser() -> ProRec:
     """The denoiser that is shown, not fitted yet."""
-    return ProRec(_model(), noise=NoiseFinder(folds=_FOLDS), fdr=_FDR)
+    return ProRec(_model(), noise_method=NoiseFinder(folds=_FOLDS), fdr=_FDR)
 
 
 def run_demo(console: Console, seed: int = 0, report: Path | None = None) -> None:

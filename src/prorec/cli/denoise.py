@@ -54,11 +54,11 @@ def denoise(
     beta: options.Beta = 20.0,
     lam: options.Lam = 0.5,
     rounds: options.Rounds = 1,
-    anchored: options.Anchored = False,
+    relabel_from: options.RelabelFrom = "current",
     marginals: options.MarginalsName = "popularity",
     warm_start: options.WarmStart = False,
-    noise: options.NoiseSource = "plan",
-    flag_share: options.FlagShare = 0.05,
+    noise_method: options.NoiseMethod = "plan",
+    flag_fraction: options.FlagFraction = 0.05,
     fdr: options.Fdr = 0.1,
     engine: Annotated[
         str, typer.Option(help="local, or spark for tables that outgrow one machine (paths of tables, not of files).")
@@ -107,10 +107,10 @@ def denoise(
                 beta=beta,
                 lam=lam,
                 rounds=rounds,
-                anchored=anchored,
+                anchored=relabel_from == "original",
                 marginals=marginals,
-                noise=noise,
-                flag_share=flag_share,
+                noise=noise_method,
+                flag_share=flag_fraction,
                 fdr=fdr,
             ),
             columns,
@@ -133,11 +133,11 @@ def denoise(
         beta=beta,
         lam=lam,
         rounds=rounds,
-        anchored=anchored,
+        relabel_from=relabel_from,
         marginals=marginals,
         warm_start=warm_start,
-        noise=noise,
-        flag_share=flag_share,
+        noise_method=noise_method,
+        flag_fraction=flag_fraction,
         fdr=fdr,
     )
     if report is None:
@@ -290,7 +290,7 @@ def _summary(given: SourceTable, denoiser: ProRec, out: str, written: int, secon
     known = denoiser.interactions_
     top = denoiser.noise_table(most=_SHOWN)
     last = denoiser.history_[-1]
-    cross_fitted = denoiser.finder_ if denoiser.noise != "plan" else None
+    cross_fitted = denoiser.finder_ if denoiser.noise_method != "plan" else None
     return {
         "rows": given.table.num_rows,
         "users": known.n_users,
@@ -343,7 +343,7 @@ def _show(about: dict[str, Any], console: Console) -> None:
         )
     if about["flagged_rows"]:
         rule = (
-            "the most suspicious, as a list to look at and not a verdict (--flag-share makes it longer or shorter)"
+            "the most suspicious, as a list to look at and not a verdict (--flag-fraction makes it longer or shorter)"
             if noise is None
             else f"of these, about {about['fdr']:.0%} may be wrong (--fdr makes it more or fewer)"
         )
@@ -358,7 +358,9 @@ def _show(about: dict[str, Any], console: Console) -> None:
             table.add_row(Text(str(row["user"])), Text(str(row["item"])), f"{row['noise_probability']:.3f}")
         console.print(table)
         if noise is None:
-            console.print("\nThe probability is good for ordering rows; it is not calibrated (--noise cross-fit is).")
+            console.print(
+                "\nThe probability is good for ordering rows; it is not calibrated (--noise-method cross-fit is)."
+            )
         else:
             console.print()
     elif noise is None:

@@ -94,7 +94,7 @@ def _in_words(about: dict[str, Any]) -> str:
     if noise is None:
         said += (
             f"{about['flagged_pairs']:,} of these are flagged, the most suspicious, as a list to look at and not a "
-            "verdict (--flag-share makes it longer or shorter)."
+            "verdict (--flag-fraction makes it longer or shorter)."
         )
     else:
         said += f"{NoiseShare(**noise)} of these look like random draws. "

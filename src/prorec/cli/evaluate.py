@@ -44,7 +44,7 @@ def evaluate(
     beta: options.Beta = 20.0,
     lam: options.Lam = 0.5,
     rounds: options.Rounds = 1,
-    anchored: options.Anchored = False,
+    relabel_from: options.RelabelFrom = "current",
     marginals: options.MarginalsName = "popularity",
     warm_start: options.WarmStart = False,
     user_col: options.UserColumn = None,
@@ -70,7 +70,7 @@ def evaluate(
         beta=beta,
         lam=lam,
         rounds=rounds,
-        anchored=anchored,
+        relabel_from=relabel_from,
         marginals=marginals,
         warm_start=warm_start,
     )

@@ -101,15 +101,18 @@ Gamma = Annotated[str, typer.Option(help="How much the plan is spread: a number 
 Beta = Annotated[float, typer.Option(help="How steep the step around the threshold is.")]
 Lam = Annotated[float, typer.Option(help="How much of the present weights is kept, from 0 to 1.")]
 Rounds = Annotated[int, typer.Option(help="How often to relabel and learn again, at most.")]
-Anchored = Annotated[bool, typer.Option("--anchored", help="Relabel the weights of the beginning in every round.")]
+RelabelFrom = Annotated[str, typer.Option(help="Weights that relabelling starts from: current or original.")]
 MarginalsName = Annotated[str, typer.Option("--marginals", help="popularity or uniform.")]
 WarmStart = Annotated[bool, typer.Option("--warm-start", help="Start each fit from the last, where the model can.")]
-NoiseSource = Annotated[
-    str, typer.Option("--noise", help="Where probabilities come from: plan, or cross-fit (calibrated, takes longer).")
+NoiseMethod = Annotated[
+    str,
+    typer.Option(
+        "--noise-method", help="Where probabilities come from: plan, or cross-fit (calibrated, takes longer)."
+    ),
 ]
-FlagShare = Annotated[float, typer.Option(help="With --noise plan: the share of interactions to flag.")]
+FlagFraction = Annotated[float, typer.Option(help="With --noise-method plan: the share of interactions to flag.")]
 Fdr = Annotated[
-    float, typer.Option(help="With --noise cross-fit: the share of flags that may be wrong, between 0 and 1.")
+    float, typer.Option(help="With --noise-method cross-fit: the share of flags that may be wrong, between 0 and 1.")
 ]
 
 
@@ -166,11 +169,11 @@ def denoiser_of(
     beta: float,
     lam: float,
     rounds: int,
-    anchored: bool,
+    relabel_from: str,
     marginals: str,
     warm_start: bool,
-    noise: str = "plan",
-    flag_share: float = 0.05,
+    noise_method: str = "plan",
+    flag_fraction: float = 0.05,
     fdr: float = 0.1,
 ) -> ProRec:
     """The denoiser that was asked for; what is wrong with it is said before any work."""
@@ -182,11 +185,11 @@ def denoiser_of(
         beta=beta,
         lam=lam,
         rounds=rounds,
-        anchored=anchored,
+        relabel_from=relabel_from,  # type: ignore[arg-type]
         marginals=marginals,  # type: ignore[arg-type]
         warm_start=warm_start,
-        noise=noise,
-        flag_share=flag_share,
+        noise_method=noise_method,
+        flag_fraction=flag_fraction,
         fdr=fdr,
     )
     denoiser.check_settings()

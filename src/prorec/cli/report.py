@@ -21,7 +21,8 @@ from prorec.models.model import load
 from prorec.report.page import write_report
 
 _OF_A_LOG = (
-    "model param noise fdr flag_share user_col item_col weight_col timestamp_col no_header separator text_ids format"
+    "model param noise_method fdr flag_fraction "
+    "user_col item_col weight_col timestamp_col no_header separator text_ids format"
 ).split()
 
 
@@ -35,8 +36,8 @@ def report(
     items: options.ItemsPath = None,
     model: options.ModelName = "nce",
     param: options.Parameters = None,
-    noise: options.NoiseSource = "cross-fit",
-    flag_share: options.FlagShare = 0.05,
+    noise_method: options.NoiseMethod = "cross-fit",
+    flag_fraction: options.FlagFraction = 0.05,
     fdr: options.Fdr = 0.1,
     user_col: options.UserColumn = None,
     item_col: options.ItemColumn = None,
@@ -60,7 +61,9 @@ def report(
             denoiser, seconds = _trained(Path(source), items), None
         else:
             parameters = parse_parameters(param or [])
-            denoiser = ProRec(make_model(model, parameters), noise=noise, flag_share=flag_share, fdr=fdr)
+            denoiser = ProRec(
+                make_model(model, parameters), noise_method=noise_method, flag_fraction=flag_fraction, fdr=fdr
+            )
             denoiser.check_settings()
             columns = options.columns_of(
                 user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
@@ -75,7 +78,7 @@ def report(
             title = title_of(source)
         write_report(denoiser, out, title=title, seconds=seconds, progress=progress)
     if not quiet:
-        noise_share = denoiser.finder_.noise_share_ if denoiser.noise != "plan" else None
+        noise_share = denoiser.finder_.noise_share_ if denoiser.noise_method != "plan" else None
         estimated = "" if noise_share is None else f", noise estimated at {noise_share}"
         n_flagged = int(denoiser.flagged_.sum())
         words = f"{n_flagged:,} of {len(denoiser.interactions_):,} different interactions flagged{estimated}. "

@@ -28,7 +28,7 @@ from prorec.noise.basis import basis_names
 
 
 def score(
-    model: Annotated[Path, typer.Argument(help="A folder that prorec train --denoise --noise cross-fit wrote.")],
+    model: Annotated[Path, typer.Argument(help="A folder that prorec train --denoise --noise-method cross-fit wrote.")],
     log: Annotated[str, typer.Argument(help="A csv, tsv, parquet or .inter file of interactions, or - for a stream.")],
     out: Annotated[str, typer.Option("--out", "-o", help="The file to write, or - for a stream.")],
     user_col: options.UserColumn = None,
@@ -57,7 +57,7 @@ def score(
     if not isinstance(denoiser, ProRec):
         raise InputError(
             f"{model}: this is a {type(denoiser).__name__} without a denoiser; one that can score is made by prorec "
-            "train --denoise --noise cross-fit"
+            "train --denoise --noise-method cross-fit"
         )
     with prefix_errors(model):
         finder = denoiser.finder_

@@ -24,7 +24,7 @@ from prorec.denoise import ProRec
 from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.models.model import Model, load
 
-_OF_DENOISING = "transport threshold gamma beta lam rounds anchored marginals warm_start noise".split()
+_OF_DENOISING = "transport threshold gamma beta lam rounds relabel_from marginals warm_start noise_method".split()
 
 
 def train(
@@ -40,10 +40,10 @@ def train(
     beta: options.Beta = 20.0,
     lam: options.Lam = 0.5,
     rounds: options.Rounds = 1,
-    anchored: options.Anchored = False,
+    relabel_from: options.RelabelFrom = "current",
     marginals: options.MarginalsName = "popularity",
     warm_start: options.WarmStart = False,
-    noise: options.NoiseSource = "plan",
+    noise_method: options.NoiseMethod = "plan",
     user_col: options.UserColumn = None,
     item_col: options.ItemColumn = None,
     weight_col: options.WeightColumn = None,
@@ -69,10 +69,10 @@ def train(
             beta=beta,
             lam=lam,
             rounds=rounds,
-            anchored=anchored,
+            relabel_from=relabel_from,
             marginals=marginals,
             warm_start=warm_start,
-            noise=noise,
+            noise_method=noise_method,
         )
     else:
         options.refuse(ctx, _OF_DENOISING, "without --denoise")

@@ -109,9 +109,9 @@ class Run:
             plan = transport.emd(scores, self.marginals)
         self.matching = plan.match(matrix, given.threshold, self.progress)
         del plan
-        original = matrix if given.anchored else None
+        original = matrix if given.relabel_from == "original" else None
         self.weights = new_weights(
-            like(matrix, before), self.matching, given.beta, given.lam, original, self.trusted, given.weights
+            like(matrix, before), self.matching, given.beta, given.lam, original, self.trusted, given.weighting
         )
         seconds = time.perf_counter() - begin
         active = self.known.activity > 0
@@ -182,9 +182,9 @@ def _identity(given: ProRec, model: Model, known: Interactions) -> str:
     from prorec import __version__
 
     # What is only looked at after the fit, or changes nothing but the pace, may be another.
-    apart = ("model", "noise", "flag_share", "fdr", "memory", "device")
+    apart = ("model", "noise_method", "flag_fraction", "fdr", "memory", "device")
     settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name not in apart}
-    noise = given.noise
+    noise = given.noise_method
     if not isinstance(noise, str):
         voters = [_told_apart(wrap(each)) for each in noise._given()]
         noise = [noise.models is None, noise.folds, noise.transport, noise.seed, voters]

@@ -83,23 +83,23 @@ class ProRec(Model):
     """λ: how much of the present weights is kept."""
     rounds: int = 1
     """How often, at most."""
-    anchored: bool = False
-    """Whether r is applied to the weights of the beginning, X ← λX + (1 − λ)·r∘X₀, rather than to the present ones: the
-    paper's rule, repeated, only ends at zero."""
+    relabel_from: Literal["current", "original"] = "current"
+    """Weights that r multiplies: `current`, as in the paper, or `original`, X ← λX + (1 − λ)·r∘X₀. With many rounds the
+    paper's rule takes all weights to 0; `original` converges."""
     tolerance: float = 0.01
     """When weights change by less than this share of their sum, that was the last round."""
     marginals: Literal["popularity", "uniform"] = "popularity"
     """How much mass each user sends and each item receives."""
     warm_start: bool = False
     """Whether the model starts from the last round's, where it learns in steps (WRMF, CDAE, VAE)."""
-    noise: Any = "plan"
+    noise_method: Any = "plan"
     """Where `noise_probability_` comes from: `plan`, from the model and the plan that weights come from, which orders
     clicks and costs nothing; `cross-fit`, or a `prorec.NoiseFinder`, from models that have not seen the click, which is
     calibrated and costs a fit of each for every fold."""
-    weights: Literal["plan", "probability", "both"] = "plan"
+    weighting: Literal["plan", "probability", "both"] = "plan"
     """What clicks are relabelled by: the plan's r; 1 − the noise probability, if that is cross-fitted; or both, r times
     that."""
-    flag_share: float = 0.05
+    flag_fraction: float = 0.05
     """The share of interactions to flag, the most suspicious, where the probability is the plan's."""
     fdr: float = 0.1
     """The share of flags that may be wrong, where the probability is cross-fitted."""
@@ -140,17 +140,19 @@ class ProRec(Model):
         run.checkpoint.latest()  # which refuses that of another run, before anything is fitted
         if finder is not None:
             finder.fit(known, progress=progress)
-            run.trusted = 1 - finder.noise_probability_ if self.weights != "plan" else None
+            run.trusted = 1 - finder.noise_probability_ if self.weighting != "plan" else None
         run.go(refit=refit)
         self._take(known, run.model, run.weights, run.matching, run.history, run.converged, finder)
         return self
 
     def _finder(self, known: Interactions) -> NoiseFinder | None:
         """What is to find the noise, if that is not the plan."""
-        if isinstance(self.noise, NoiseFinder):
-            return replace(self.noise)
+        if isinstance(self.noise_method, NoiseFinder):
+            return replace(self.noise_method)
         finder = NoiseFinder(memory=self.memory)
-        return replace(finder, folds=max(2, min(finder.folds, len(known)))) if self.noise == "cross-fit" else None
+        return (
+            replace(finder, folds=max(2, min(finder.folds, len(known)))) if self.noise_method == "cross-fit" else None
+        )
 
     def _take(
         self,
@@ -179,18 +181,22 @@ class ProRec(Model):
         check_int("rounds", self.rounds, 1)
         resolve_device(self.device, 0)
         check_float("tolerance", self.tolerance, 0)
-        check_float("flag_share", self.flag_share, 0, 1)
+        check_float("flag_fraction", self.flag_fraction, 0, 1)
         check_fdr(self.fdr)
-        if isinstance(self.noise, NoiseFinder):
-            self.noise.check_settings()
-        elif not isinstance(self.noise, str) or self.noise not in ("plan", "cross-fit"):
-            raise InputError(f"noise must be 'plan', 'cross-fit' or a NoiseFinder; got {safe_repr(self.noise)}")
-        check_choice("weights", self.weights, ("plan", "probability", "both"))
-        if self.weights != "plan" and isinstance(self.noise, str) and self.noise == "plan":
-            raise InputError(f"weights={self.weights!r} needs probabilities that mean something: noise='cross-fit'")
-        for name in ("anchored", "warm_start"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} must be True or False; got {safe_repr(getattr(self, name))}")
+        if isinstance(self.noise_method, NoiseFinder):
+            self.noise_method.check_settings()
+        elif not isinstance(self.noise_method, str) or self.noise_method not in ("plan", "cross-fit"):
+            raise InputError(
+                f"noise_method must be 'plan', 'cross-fit' or a NoiseFinder; got {safe_repr(self.noise_method)}"
+            )
+        check_choice("weighting", self.weighting, ("plan", "probability", "both"))
+        if self.weighting != "plan" and isinstance(self.noise_method, str) and self.noise_method == "plan":
+            raise InputError(
+                f"weighting={self.weighting!r} requires calibrated noise probabilities; pass noise_method='cross-fit'"
+            )
+        check_choice("relabel_from", self.relabel_from, ("current", "original"))
+        if not isinstance(self.warm_start, bool):
+            raise InputError(f"warm_start must be True or False; got {safe_repr(self.warm_start)}")
 
     def check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise InputError unless all parameters are valid for a matrix of this shape."""
@@ -239,7 +245,7 @@ class ProRec(Model):
         """What found the noise, where that was cross-fitted: has `noise_share_`, `percentile_`, `basis_` and `flag`."""
         self._fitted()
         if self._found is None:
-            raise InputError("noise was not looked for by cross-fitting: that needs noise='cross-fit'")
+            raise InputError("noise was not looked for by cross-fitting: that needs noise_method='cross-fit'")
         return self._found
 
     @property
@@ -260,14 +266,14 @@ class ProRec(Model):
     def flagged_(self) -> NDArray[np.bool_]:
         """For each interaction, whether it is among those with the largest noise probability.
 
-        By `fdr` where the probability is cross-fitted, and the share `flag_share` where it is the plan's. In the order
-        of `interactions_.matrix.data`, which is not that of your log: see `annotate`. Equals are not told apart: rather
-        all of them are left alone.
+        By `fdr` where the probability is cross-fitted, and the share `flag_fraction` where it is the plan's. In the
+        order of `interactions_.matrix.data`, which is not that of your log: see `annotate`. Ties at the cut-off
+        are not flagged.
         """
         self._fitted()
         if self._found is not None:
             return self._found.flag(fdr=self.fdr)
-        return flagged(self.noise_probability_, share=self.flag_share)
+        return flagged(self.noise_probability_, share=self.flag_fraction)
 
     def score(self, interactions: Interactions, kind: FrameType = "pyarrow") -> Any:
         """The noise probability of interactions that came later: see `prorec.NoiseFinder.score`."""
@@ -372,8 +378,8 @@ class ProRec(Model):
         """What the denoiser was made with, its model included."""
         model = wrap(self.model)
         given = {each.name: getattr(self, each.name) for each in fields(self)}
-        if isinstance(self.noise, NoiseFinder):
-            given["noise"] = "finder"
+        if isinstance(self.noise_method, NoiseFinder):
+            given["noise_method"] = "finder"
         return given | {"model": model.describe()}
 
     def save(self, folder: str | Path) -> None:
@@ -404,8 +410,8 @@ class ProRec(Model):
             finder = None
             if "finder" in given:
                 finder = NoiseFinder.restore(given.pop("finder"), _within(learned, "noise"), interactions)
-            if given.get("noise") == "finder":
-                given["noise"] = replace(cast(NoiseFinder, finder))
+            if given.get("noise_method") == "finder":
+                given["noise_method"] = replace(cast(NoiseFinder, finder))
             denoiser = cls(replace(model), **given)  # type: ignore[type-var]
             denoiser.check_settings()
             if not history:

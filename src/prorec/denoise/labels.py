@@ -23,7 +23,7 @@ def new_weights(
     trusted: NDArray[np.float32] | None,
     by: By,
 ) -> NDArray[np.float32]:
-    """λX + (1 − λ)·R∘X, or, anchored, ∘X₀.
+    """λX + (1 − λ)·R∘X, or, with `original`, ∘X₀.
 
     R is the plan's r; `trusted`, which is 1 − the probability of noise; or both, multiplied. Other parameters are those
     of `prorec.transport.relabel`.

@@ -86,7 +86,7 @@ def facts_of(denoiser: ProRec, is_noise: Any = None) -> Facts:
         None if finder is None else finder.percentile_,
         None if finder is None else finder.noise_share_,
         denoiser.fdr,
-        denoiser.flag_share,
+        denoiser.flag_fraction,
         denoiser.lam,
         times,
         truth,
@@ -112,7 +112,7 @@ def _settings(denoiser: ProRec) -> dict[str, str]:
     }
     if denoiser._found is None:
         told["noise probability"] = "from the plan: good for ordering, not calibrated"
-        told["flagged"] = f"the most suspicious, at most a share of {denoiser.flag_share:.3g}, equals left alone"
+        told["flagged"] = f"the most suspicious, at most a share of {denoiser.flag_fraction:.3g}, equals left alone"
     else:
         told["noise probability"] = f"from models that have not seen the click, {denoiser._found.folds} folds"
         told["flagged"] = f"as many as leave the share of wrong flags at most {denoiser.fdr:.3g}"

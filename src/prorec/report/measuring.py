@@ -39,7 +39,7 @@ def gain_on_held_out(denoiser: ProRec, progress: Progress | None = None) -> Gain
     known = denoiser.interactions_
     k = min(_LIST, known.n_items)
     # Where weights don't come from the noise probability, there is no need to find that on the split again.
-    again = replace(denoiser, noise="plan") if denoiser.weights == "plan" else replace(denoiser)
+    again = replace(denoiser, noise_method="plan") if denoiser.weighting == "plan" else replace(denoiser)
     models: dict[str, Model] = {
         "the model alone": wrap(denoiser.model),
         "denoised": again,

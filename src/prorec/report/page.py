@@ -156,7 +156,7 @@ def _cards(facts: Facts, gain: Gain | str, seconds: float | None) -> list[_Card]
         flags = f"{share(n_flagged, len(known))} of all, of {many(n_affected, 'user')}; {rule}"
     noise = facts.noise_share
     if noise is None:
-        estimated = _Card("Noise", "not estimated", "cross-fitting does that (--noise cross-fit)")
+        estimated = _Card("Noise", "not estimated", "cross-fitting does that (--noise-method cross-fit)")
     else:
         between = f"95% interval {share(noise.low)} to {share(noise.high)}"
         note = f"of the clicks might as well be random draws; {between}"
