@@ -35,7 +35,7 @@ def main() -> None:
         begin = time.perf_counter()
         finder = prorec.NoiseFinder(folds=CrossFit().folds).fit(log)
         taken = time.perf_counter() - begin
-        show(kind, "one machine", finder.noise_probability_, finder.noise_share_, noisy.is_noise, taken)
+        show(kind, "one machine", finder.noise_probability_, finder.noise_rate_, noisy.is_noise, taken)
         ids = {"user": log.users[log.user_codes], "item": log.items[log.item_codes]}
         begin = time.perf_counter()
         found = SparkProRec(noise="cross-fit", partitions=4).fit(spark.createDataFrame(pa.table(ids)))
@@ -45,7 +45,7 @@ def main() -> None:
         probability = np.empty(len(log), dtype=np.float32)
         at = log.pair_positions(log.user_positions(users), log.item_positions(items))
         probability[at] = rows["noise_probability"].to_numpy()
-        show(kind, "Spark", probability, found.noise_share, noisy.is_noise, taken)
+        show(kind, "Spark", probability, found.noise_rate, noisy.is_noise, taken)
     spark.stop()
 
 

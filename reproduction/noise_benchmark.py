@@ -171,7 +171,7 @@ class Detection:
 
 def _ours(finder: NoiseFinder, is_noise: NDArray[np.bool_]) -> dict[str, Any]:
     probability, flags = finder.noise_probability_.astype(np.float64), finder.flag(fdr=_FDR)
-    share = finder.noise_share_
+    share = finder.noise_rate_
     place = np.minimum((probability * _BINS).astype(np.int64), _BINS - 1)
     sums = (np.bincount(place, weights, _BINS) for weights in (None, probability, is_noise.astype(np.float64)))
     reliability = np.stack(list(sums), axis=1)

@@ -23,7 +23,7 @@ def test_demo_ends_with_something_a_person_can_read(no_data: Path, tmp_path: Pat
     auroc = prorec.detection_metrics(denoiser.noise_probability_, club.is_mistake)["auroc"]
     words = " ".join(done.stdout.replace("│", " ").split())
     assert f"{auroc:.0%} of the time (AUROC)" in words
-    assert f"estimates that {denoiser.finder_.noise_share_} of all clicks are noise" in words
+    assert f"estimates that {denoiser.finder_.noise_rate_} of all clicks are noise" in words
     parts = prorec.split_by_user(club.interactions, (0.7, 0.3))
     test = parts.test.select(parts.test.columns["origin"] != 2)
     scored = prorec.evaluate(prorec.ProRec(prorec.models.NCE(rank=20)).fit(parts.train), test, k=10)

@@ -131,9 +131,9 @@ def test_a_killed_driver_leaves_nothing_half_done_and_is_resumed(folder: Path) -
 
 def test_what_is_said_in_the_end() -> None:
     about: dict[str, Any] = {"rows": 9, "interactions": 8, "users": 3, "items": 4, "flagged_pairs": 2, "out": "o",
-                             "seconds": 1.0, "report": None, "noise_share": None, "fdr": None}  # fmt: skip
+                             "seconds": 1.0, "report": None, "noise_rate": None, "fdr": None}  # fmt: skip
     assert "a list to look at and not a verdict" in _in_words(about)
-    about |= {"noise_share": {"estimate": 0.2, "low": 0.1, "high": 0.3}, "fdr": 0.25, "report": "page.html"}
+    about |= {"noise_rate": {"estimate": 0.2, "low": 0.1, "high": 0.3}, "fdr": 0.25, "report": "page.html"}
     said = _in_words(about)
     assert "20.0% (10.0% to 30.0%) of these look like random draws. 2 are flagged; of these, about 25% may be" in said
     assert "The report is in page.html." in said

@@ -167,7 +167,7 @@ def test_a_denoiser_says_what_it_found() -> None:
     kept = plain.weights_.data.sum(dtype=np.float64) / len(clicks)
     assert seen.said["weight kept"] == f"{kept:.1%}, after round 1"
     assert seen.said["flagged"] == f"{plain.flagged_.sum():,} interactions, {plain.flagged_.mean():.1%}"
-    assert "noise share" not in seen.said
+    assert "noise rate" not in seen.said
     few = Interactions.from_matrix(csr_array(np.tril(np.ones((5, 4), dtype=np.float32))))
     assert "γ" not in Read(ProRec(NCE(rank=2), transport="emd").fit(few)._repr_html_()).said  # it has none
 
@@ -179,7 +179,7 @@ def test_a_finder_says_how_much_noise_there_is_and_so_does_its_denoiser() -> Non
     denoiser = ProRec(NCE(rank=5), noise_method=finder).fit(clicks)
     for shown in (denoiser, denoiser.finder_):
         said = Read(shown._repr_html_()).said
-        assert said["noise share"] == str(denoiser.finder_.noise_share_)
+        assert said["noise rate"] == str(denoiser.finder_.noise_rate_)
         assert said["learned from"].endswith(f"{len(clicks):,} interactions")
     assert Read(finder._repr_html_()).bold == ["NoiseFinder", repr([COARSE]), "2"]
 

@@ -146,15 +146,15 @@ def test_the_same_probabilities_whoever_is_killed(
 
     at = places_in(log, rows)
     assert sorted(at) == list(range(len(log)))
-    np.testing.assert_allclose(rows["percentile"].to_numpy(), local.finder_.percentile_[at], atol=1e-6)
+    np.testing.assert_allclose(rows["percentile_rank"].to_numpy(), local.finder_.percentile_rank_[at], atol=1e-6)
     np.testing.assert_allclose(rows["noise_probability"].to_numpy(), local.noise_probability_[at], atol=1e-5)
     np.testing.assert_allclose(rows["weight"].to_numpy(), local.weights_.data[at], atol=1e-5)
     assert rows["basis"].to_pylist() == basis_names(local.finder_.basis_[at]).to_pylist()
     assert set(rows["basis"].to_pylist()) == {"models", "popularity"}
-    expected = local.finder_.noise_share_
-    assert found.noise_share is not None
-    assert found.noise_share.estimate == pytest.approx(expected.estimate, abs=1e-6)
-    assert found.noise_share.low == pytest.approx(expected.low, abs=0.02), "users are drawn again by another chance"
+    expected = local.finder_.noise_rate_
+    assert found.noise_rate is not None
+    assert found.noise_rate.estimate == pytest.approx(expected.estimate, abs=1e-6)
+    assert found.noise_rate.low == pytest.approx(expected.low, abs=0.02), "users are drawn again by another chance"
     flags = rows["flagged"].to_numpy()
     assert 0 < flags.sum() < len(log)
     assert (flags == local.flagged_[at]).mean() > 0.999, (
@@ -163,8 +163,8 @@ def test_the_same_probabilities_whoever_is_killed(
 
     found.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert f"<strong>{share(found.noise_share.estimate)}</strong>" in page
-    assert found.summary()["noise_share"] == asdict(found.noise_share)
+    assert f"<strong>{share(found.noise_rate.estimate)}</strong>" in page
+    assert found.summary()["noise_rate"] == asdict(found.noise_rate)
 
 
 @pytest.mark.parametrize(

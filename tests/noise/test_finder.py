@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 import prorec
 from prorec import InputError, Interactions, NoiseFinder, ProRec, detection_metrics
 from prorec.models import CDAE, EASE, NCE, SVD, Popularity
-from prorec.noise import share
+from prorec.noise import noise_rate
 from reproduction.baselines import SCORERS
 
 
@@ -23,7 +23,7 @@ from reproduction.baselines import SCORERS
 def _rough_intervals() -> Iterator[None]:
     """Drawing users again takes longer than small logs do, and changes nothing but the interval: see test_parts.py."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(share, "_DRAWS", 20)
+        patch.setattr(noise_rate, "_DRAWS", 20)
         yield
 
 
@@ -45,8 +45,8 @@ def test_finds_mistakes_better_than_popularity_does(club: prorec.data.cinema.Cin
     found = detection_metrics(finder.noise_probability_, club.is_mistake)
     rare = detection_metrics(-club.interactions.popularity[club.interactions.item_codes], club.is_mistake)
     assert found["auroc"] > 0.8 > rare["auroc"] + 0.1
-    assert finder.noise_share_.low <= finder.noise_share_.estimate <= finder.noise_share_.high
-    assert finder.percentile_[club.is_mistake].mean() > 2 * finder.percentile_[~club.is_mistake].mean()
+    assert finder.noise_rate_.low <= finder.noise_rate_.estimate <= finder.noise_rate_.high
+    assert finder.percentile_rank_[club.is_mistake].mean() > 2 * finder.percentile_rank_[~club.is_mistake].mean()
 
 
 @pytest.mark.parametrize("kind", ["uniform", "popularity"])
@@ -56,7 +56,7 @@ def test_probabilities_mean_what_they_say(kind: str) -> None:
     finder = NoiseFinder(folds=10).fit(noisy.interactions)
     found = detection_metrics(finder.noise_probability_, noisy.is_noise)
     assert found["calibration_error"] < 0.03
-    assert finder.noise_share_.estimate == pytest.approx(noisy.is_noise.mean(), abs=0.02)
+    assert finder.noise_rate_.estimate == pytest.approx(noisy.is_noise.mean(), abs=0.02)
     flags = finder.flag(fdr=0.3)
     assert flags.any()
     assert (~noisy.is_noise[flags]).mean() < 0.35
@@ -66,13 +66,13 @@ def test_probabilities_mean_what_they_say(kind: str) -> None:
 def test_a_clean_club_is_left_alone() -> None:
     clean = prorec.make_cinema(mistakes=0.0).interactions
     finder = NoiseFinder(folds=5).fit(clean)
-    assert finder.noise_share_.estimate < 0.02
+    assert finder.noise_rate_.estimate < 0.02
     assert finder.flag(fdr=0.1).mean() <= 0.02
 
 
 def test_nothing_but_noise_is_told_as_much() -> None:
     finder = NoiseFinder(folds=5).fit(random_clicks(400, 300, 0.1))
-    assert finder.noise_share_.estimate > 0.9
+    assert finder.noise_rate_.estimate > 0.9
 
 
 def shop(seed: int, noise: float) -> tuple[csr_array, np.ndarray]:
@@ -97,7 +97,7 @@ def test_groups_that_keep_to_themselves(seed: int, noise: float) -> None:
     """Noise was ordered nearly without fault, and its share estimated at 0 to 5% of 17%: most tails were empty."""
     clicks, is_noise = shop(seed, noise)
     finder = NoiseFinder(folds=5).fit(clicks)
-    share, truth = finder.noise_share_, is_noise.mean()
+    share, truth = finder.noise_rate_, is_noise.mean()
     assert share.estimate == pytest.approx(truth, abs=0.02)
     assert share.low - 0.01 < truth < share.high + 0.01
     assert share.low < share.estimate < share.high
@@ -110,7 +110,7 @@ def test_groups_that_keep_to_themselves(seed: int, noise: float) -> None:
 def test_groups_without_noise() -> None:
     clicks, is_noise = shop(6, 0.0)
     assert not is_noise.any()
-    share = NoiseFinder(folds=5).fit(clicks).noise_share_
+    share = NoiseFinder(folds=5).fit(clicks).noise_rate_
     assert share.low <= share.estimate < 0.005
     assert share.estimate < share.high < 0.02
 
@@ -137,10 +137,12 @@ def test_every_click_is_judged_by_models_that_have_not_seen_it() -> None:
 
     matrix = random_clicks(60, 50, 0.2)
     finder = NoiseFinder(ByHeart(), folds=4).fit(matrix)
-    assert finder.percentile_.min() == finder.percentile_.max() == 0.5, "nothing is known of what was left out"
+    assert finder.percentile_rank_.min() == finder.percentile_rank_.max() == 0.5, (
+        "nothing is known of what was left out"
+    )
 
 
-@pytest.mark.parametrize("transport", ["row", "relaxed", "sinkhorn"])
+@pytest.mark.parametrize("transport", ["relaxed-users", "relaxed", "sinkhorn"])
 @pytest.mark.parametrize("models", [NCE(rank=8), [SVD(rank=4), EASE()], Popularity(), CDAE(rank=4, epochs=2)])
 def test_any_model_any_transport(transport: str, models: object) -> None:
     club = prorec.make_cinema(80, 60, seed=2).interactions
@@ -169,7 +171,7 @@ def test_tiny_and_odd_logs_have_finite_answers() -> None:
     for dense in odd:
         finder = NoiseFinder(folds=2).fit(csr_array(dense.astype(np.float32)))
         assert np.isfinite(finder.noise_probability_).all()
-        assert 0 <= finder.noise_share_.low <= finder.noise_share_.high <= 1
+        assert 0 <= finder.noise_rate_.low <= finder.noise_rate_.high <= 1
 
 
 @pytest.mark.parametrize(
@@ -180,10 +182,10 @@ def test_tiny_and_odd_logs_have_finite_answers() -> None:
         ({"folds": 2}, csr_array(np.eye(5, dtype=np.float32)), "every user has one interaction only"),
         ({"folds": 2}, csr_array(np.ones((4, 3), dtype=np.float32)), "an interaction with every item"),
         ({}, csr_array((4, 3), dtype=np.float32), "there is no interaction"),
-        ({"models": []}, random_clicks(9, 9, 0.5), "at least one model"),
-        ({"models": object()}, random_clicks(9, 9, 0.5), "must have a fit method"),
-        ({"models": ProRec(NCE(rank=2))}, random_clicks(9, 9, 0.5), "got a denoiser"),
-        ({"models": SVD(rank=50)}, random_clicks(9, 9, 0.5), "rank must be"),
+        ({"base_models": []}, random_clicks(9, 9, 0.5), "at least one model"),
+        ({"base_models": object()}, random_clicks(9, 9, 0.5), "must have a fit method"),
+        ({"base_models": ProRec(NCE(rank=2))}, random_clicks(9, 9, 0.5), "got a denoiser"),
+        ({"base_models": SVD(rank=50)}, random_clicks(9, 9, 0.5), "rank must be"),
         ({"transport": "emd"}, random_clicks(9, 9, 0.5), "transport must be one of"),
         ({"memory": 10}, random_clicks(9, 9, 0.5), "memory must be at least"),
         ({"seed": -1}, random_clicks(9, 9, 0.5), "seed must be"),
@@ -195,7 +197,11 @@ def test_bad_input(how: dict[str, object], clicks: csr_array, words: str) -> Non
 
 
 def test_nothing_before_fit() -> None:
-    for ask in (lambda: NoiseFinder().flag(fdr=0.1), lambda: NoiseFinder().table(), lambda: NoiseFinder().percentile_):
+    for ask in (
+        lambda: NoiseFinder().flag(fdr=0.1),
+        lambda: NoiseFinder().table(),
+        lambda: NoiseFinder().percentile_rank_,
+    ):
         with pytest.raises(InputError, match="call fit first"):
             ask()
 
@@ -272,7 +278,7 @@ def test_a_denoiser_with_cross_fitted_probabilities(club: prorec.data.cinema.Cin
     np.testing.assert_array_equal(denoiser.noise_probability_, alone.noise_probability_)
     np.testing.assert_array_equal(denoiser.flagged_, alone.flag(fdr=0.3))
     np.testing.assert_allclose(denoiser.weights_.data, 0.25 + 0.75 * (1 - alone.noise_probability_), rtol=1e-6)
-    assert denoiser.noise_table().column_names[-2:] == ["percentile", "basis"]
+    assert denoiser.noise_table().column_names[-2:] == ["percentile_rank", "basis"]
     both = ProRec(NCE(rank=8), noise_method=finder, weighting="both").fit(clicks)
     plan = ProRec(NCE(rank=8)).fit(clicks)
     r = 2 * plan.weights_.data - 1
@@ -281,7 +287,7 @@ def test_a_denoiser_with_cross_fitted_probabilities(club: prorec.data.cinema.Cin
     loaded = prorec.load(tmp_path / "model")
     assert isinstance(loaded, ProRec)
     np.testing.assert_array_equal(loaded.noise_probability_, denoiser.noise_probability_)
-    assert loaded.finder_.noise_share_ == denoiser.finder_.noise_share_
+    assert loaded.finder_.noise_rate_ == denoiser.finder_.noise_rate_
     later = Interactions.from_table(
         pa.table(
             {"user": [int(clicks.users[0])] * 3 + [-5] * 2, "item": [int(i) for i in clicks.items[[1, 2, 3, 1, 2]]]}
@@ -326,7 +332,7 @@ def test_noise_in_movielens(kind: str, auroc: float, ap: float) -> None:
     assert found["auroc"] > auroc
     assert found["ap"] > ap
     assert found["calibration_error"] < 0.03
-    assert finder.noise_share_.estimate == pytest.approx(1 / 6, abs=0.03)
+    assert finder.noise_rate_.estimate == pytest.approx(1 / 6, abs=0.03)
 
 
 # ── what went wrong once ────────────────────────────────────────────────────────────────────────────
@@ -367,7 +373,7 @@ def test_somebody_in_the_log_without_clicks_is_as_good_as_new() -> None:
 def test_no_weight_at_all_in_a_plan_with_marginals() -> None:
     matrix = random_clicks(20, 15, 0.3)
     matrix.data[:] = 0
-    for transport in ("row", "relaxed", "sinkhorn"):
+    for transport in ("relaxed-users", "relaxed", "sinkhorn"):
         finder = NoiseFinder(SVD(rank=2), folds=3, transport=transport).fit(matrix)
         assert np.isfinite(finder.noise_probability_).all()
 

@@ -11,13 +11,13 @@ from scipy.sparse import csr_array
 from prorec import Factors, InputError
 from prorec.noise.controls import drawn
 from prorec.noise.evidence import Pairs, evidence
-from prorec.noise.flags import flagged
+from prorec.noise.flagging import flag_interactions
 from prorec.noise.folds import dealt, without
 from prorec.noise.interval import Interval, by_counting
 from prorec.noise.level import Level, level_in
+from prorec.noise.noise_rate import Noise, NoiseRateEstimate, Seen, noise_in, settled
 from prorec.noise.probability import Calibration
 from prorec.noise.ratio import DensityRatio
-from prorec.noise.share import Noise, NoiseShare, Seen, noise_in, settled
 from prorec.noise.standing import standing
 from prorec.transport import Marginals, relaxed
 
@@ -55,7 +55,7 @@ def test_controls_are_drawn_evenly_from_what_was_not_clicked() -> None:
 
 
 @pytest.mark.parametrize("memory", [256e6, 2e3])
-@pytest.mark.parametrize("how", ["row", "relaxed", "sinkhorn"])
+@pytest.mark.parametrize("how", ["relaxed-users", "relaxed", "sinkhorn"])
 def test_evidence_is_the_place_among_unobserved_items(how: str, memory: float) -> None:
     rng, matrix = RNG(3), some_clicks(3)
     scores = Factors(rng.normal(size=(7, 3)).round(1), rng.normal(size=(11, 3)).round(1))
@@ -86,7 +86,7 @@ def test_evidence_of_somebody_with_many_clicks() -> None:
     clicked = np.sort(rng.choice(1500, 700, replace=False))
     matrix = csr_array((np.ones(703, dtype=np.float32), np.append(clicked, [1, 5, 9]), [0, 700, 703]), (2, 1500))
     everything = np.indices((2, 1500)).reshape(2, -1).astype(np.int32)
-    values, percentiles = evidence(scores, matrix, Pairs(*everything), matrix, "row", 1e6)
+    values, percentiles = evidence(scores, matrix, Pairs(*everything), matrix, "relaxed-users", 1e6)
     for user in range(2):
         own = values.reshape(2, -1)[user]
         is_free = np.ones(1500, dtype=bool)
@@ -132,7 +132,7 @@ def test_density_ratio_without_anything_to_tell_by() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.2, 0.5])
 @pytest.mark.parametrize("by_popularity", [False, True])
-def test_noise_share_of_a_mixture_that_is_known(share: float, by_popularity: bool) -> None:
+def test_noise_rate_of_a_mixture_that_is_known(share: float, by_popularity: bool) -> None:
     """True clicks have x ~ N(2, 1), controls and noise N(0, 1), so log f/f₀ is known, up to the mixture."""
     rng = RNG(1)
     n = 60_000
@@ -176,13 +176,13 @@ def test_a_level_of_next_to_nothing_is_not_known() -> None:
 
 
 def test_the_line_or_the_level() -> None:
-    line, share = Noise(0.0, 0.1, 5.0), NoiseShare(0.1, 0.08, 0.12)
+    line, share = Noise(0.0, 0.1, 5.0), NoiseRateEstimate(0.1, 0.08, 0.12)
     found = Interval(1.1, 0.9, 1.2)
     assert settled(line, share, Level(found, is_level=True, may_be=True)) == (
         Noise(1.0, 0.0, 5.0),
-        NoiseShare(1.0, 0.9, 1.0),
+        NoiseRateEstimate(1.0, 0.9, 1.0),
     )
-    assert settled(line, share, Level(found, is_level=False, may_be=True)) == (line, NoiseShare(0.1, 0.08, 1.0))
+    assert settled(line, share, Level(found, is_level=False, may_be=True)) == (line, NoiseRateEstimate(0.1, 0.08, 1.0))
     assert settled(line, share, Level(found, is_level=False, may_be=False)) == (line, share)
 
 
@@ -217,7 +217,7 @@ def test_calibration_never_falls_and_says_what_is_so() -> None:
 @given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=30), st.floats(0.01, 0.99))
 def test_flags_by_false_discovery_rate(values: list[float], fdr: float) -> None:
     probability = np.array(values, dtype=np.float32)
-    flags = flagged(probability, fdr=fdr)
+    flags = flag_interactions(probability, fdr=fdr)
     assert (1 - probability[flags].astype(np.float64)).sum() <= fdr * flags.sum() + 1e-6
     if flags.any():
         assert probability[flags].min() > probability[~flags].max(initial=-1), "the most suspicious, equals together"
@@ -229,12 +229,12 @@ def test_flags_by_false_discovery_rate(values: list[float], fdr: float) -> None:
 
 def test_flags_by_budget_and_by_probability() -> None:
     probability = np.array([0.9, 0.2, 0.8, 0.8, 0.1], dtype=np.float32)
-    assert flagged(probability, top=1).tolist() == [True, False, False, False, False]
-    assert flagged(probability, top=2).sum() == 1, "two are equal: rather none of them"
-    assert flagged(probability, top=99).all()
-    assert not flagged(probability, top=0).any()
-    assert flagged(probability, share=0.6).sum() == 3
-    assert flagged(probability, above=0.5).sum() == 3
-    for wrong in ({}, {"fdr": 0.1, "top": 3}, {"fdr": 0.0}, {"fdr": 1.0}, {"fdr": -1}, {"top": -1}, {"share": 2.0}):
+    assert flag_interactions(probability, n=1).tolist() == [True, False, False, False, False]
+    assert flag_interactions(probability, n=2).sum() == 1, "two are equal: rather none of them"
+    assert flag_interactions(probability, n=99).all()
+    assert not flag_interactions(probability, n=0).any()
+    assert flag_interactions(probability, fraction=0.6).sum() == 3
+    assert flag_interactions(probability, threshold=0.5).sum() == 3
+    for wrong in ({}, {"fdr": 0.1, "n": 3}, {"fdr": 0.0}, {"fdr": 1.0}, {"fdr": -1}, {"n": -1}, {"fraction": 2.0}):
         with pytest.raises(InputError):
-            flagged(probability, **wrong)
+            flag_interactions(probability, **wrong)

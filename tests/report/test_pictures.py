@@ -142,7 +142,7 @@ def test_loss_is_the_history(pictures: dict[str, Picture], facts: Facts) -> None
 
 def test_without_what_is_not_known(facts: Facts) -> None:
     known = replace(facts.known, item_names=None, item_categories=None, columns={})
-    bare = replace(facts, known=known, percentiles=None, noise_share=None, times=None, is_noise=None)
+    bare = replace(facts, known=known, percentiles=None, noise_rate=None, times=None, is_noise=None)
     keys = [picture.key for picture in pictures_of(bare)]
     assert keys == "weights probabilities kappa popularity loss".split()
     assert "not calibrated" in next(each for each in pictures_of(bare) if each.key == "probabilities").sentence

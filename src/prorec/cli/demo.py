@@ -147,7 +147,7 @@ def _found(club: Cinema, denoiser: ProRec) -> RenderableType:
             table,
             f"\nOf what is flagged, {right:.0%} are mistakes; of all clicks, {club.is_mistake.mean():.0%}. A mistake "
             f"is more suspicious than another click {detected['auroc']:.0%} of the time (AUROC). The denoiser was told "
-            f"that {_FDR:.0%} of its flags may be wrong, and estimates that {denoiser.finder_.noise_share_} of all "
+            f"that {_FDR:.0%} of its flags may be wrong, and estimates that {denoiser.finder_.noise_rate_} of all "
             "clicks are noise.",
         ),
         title="What was found",

@@ -307,7 +307,7 @@ def _summary(given: SourceTable, denoiser: ProRec, out: str, written: int, secon
         "converged": denoiser.converged_,
         "mass_kept": last.mass_kept,
         "below_threshold": last.below_threshold,
-        "noise_share": None if cross_fitted is None else asdict(cross_fitted.noise_share_),
+        "noise_rate": None if cross_fitted is None else asdict(cross_fitted.noise_rate_),
         "fdr": denoiser.fdr if cross_fitted else None,
         "most_suspicious": top.select(["user", "item", "noise_probability", "weight"]).to_pylist(),
         "seconds": round(seconds, 2),
@@ -334,7 +334,7 @@ def _show(about: dict[str, Any], console: Console) -> None:
         highlight=False,
         markup=False,
     )
-    noise = about["noise_share"]
+    noise = about["noise_rate"]
     if noise is not None:
         console.print(
             f"{noise['estimate']:.1%} of the interactions look like random draws ({noise['low']:.1%} to "

@@ -13,7 +13,7 @@ from rich.text import Text
 from prorec._core.errors import InputError
 from prorec.cli.streams import check_report_free, title_of
 from prorec.data.formats import format_suffix
-from prorec.noise.share import NoiseShare
+from prorec.noise.noise_rate import NoiseRateEstimate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +74,7 @@ def denoise_on_spark(
     if report is not None:
         found.report(report, title=title_of(log))
     about = found.summary() | {"out": out, "report": None if report is None else str(report)}
-    about |= {"fdr": denoiser.fdr if about["noise_share"] else None, "seconds": round(time.perf_counter() - begin, 2)}
+    about |= {"fdr": denoiser.fdr if about["noise_rate"] else None, "seconds": round(time.perf_counter() - begin, 2)}
     if force:
         files.remove(out)
     files.move(f"{work}/result", out)
@@ -90,14 +90,14 @@ def _in_words(about: dict[str, Any]) -> str:
         f"{about['rows']:,} rows looked at: {about['interactions']:,} different interactions of {about['users']:,} "
         f"users with {about['items']:,} items. "
     )
-    noise = about["noise_share"]
+    noise = about["noise_rate"]
     if noise is None:
         said += (
             f"{about['flagged_pairs']:,} of these are flagged, the most suspicious, as a list to look at and not a "
             "verdict (--flag-fraction makes it longer or shorter)."
         )
     else:
-        said += f"{NoiseShare(**noise)} of these look like random draws. "
+        said += f"{NoiseRateEstimate(**noise)} of these look like random draws. "
         said += (
             f"{about['flagged_pairs']:,} are flagged; of these, about {about['fdr']:.0%} may be wrong (--fdr makes it "
             "more or fewer)."

@@ -78,11 +78,11 @@ def report(
             title = title_of(source)
         write_report(denoiser, out, title=title, seconds=seconds, progress=progress)
     if not quiet:
-        noise_share = denoiser.finder_.noise_share_ if denoiser.noise_method != "plan" else None
-        estimated = "" if noise_share is None else f", noise estimated at {noise_share}"
+        noise_rate = denoiser.finder_.noise_rate_ if denoiser.noise_method != "plan" else None
+        estimated = "" if noise_rate is None else f", noise estimated at {noise_rate}"
         n_flagged = int(denoiser.flagged_.sum())
         words = f"{n_flagged:,} of {len(denoiser.interactions_):,} different interactions flagged{estimated}. "
-        if not n_flagged and noise_share is not None:
+        if not n_flagged and noise_rate is not None:
             words += f"Of no group of them {1 - denoiser.fdr:.0%} are noise; a larger --fdr flags more. "
         Console().print(Text(f"{words}The report is in {out}."), soft_wrap=True)
 

@@ -28,7 +28,7 @@ from prorec.models.recommendations import Recommendations
 from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
 from prorec.noise.finder import NoiseFinder
-from prorec.noise.flags import check_fdr, flagged
+from prorec.noise.flagging import check_fdr, flag_interactions
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 from prorec.transport.emd import check_emd_size
 from prorec.transport.factors import Factors
@@ -242,7 +242,7 @@ class ProRec(Model):
 
     @property
     def finder_(self) -> NoiseFinder:
-        """What found the noise, where that was cross-fitted: has `noise_share_`, `percentile_`, `basis_` and `flag`."""
+        """The fitted `NoiseFinder`, if noise was found by cross-fitting."""
         self._fitted()
         if self._found is None:
             raise InputError("noise was not looked for by cross-fitting: that needs noise_method='cross-fit'")
@@ -273,7 +273,7 @@ class ProRec(Model):
         self._fitted()
         if self._found is not None:
             return self._found.flag(fdr=self.fdr)
-        return flagged(self.noise_probability_, share=self.flag_fraction)
+        return flag_interactions(self.noise_probability_, fraction=self.flag_fraction)
 
     def score(self, interactions: Interactions, kind: FrameType = "pyarrow") -> Any:
         """The noise probability of interactions that came later: see `prorec.NoiseFinder.score`."""
@@ -283,7 +283,7 @@ class ProRec(Model):
         """One row per interaction, most suspicious first; only so many of them, if `most` says so.
 
         Columns: user, item, name (if items have names), weight, noise_probability, flagged, share (ρ), threshold (ρ_κ);
-        and, where it is cross-fitted, percentile and basis.
+        and, where it is cross-fitted, percentile_rank and basis.
         """
         self._fitted()
         return noise_table(self, kind, None if most is None else check_int("most", most, 1))
@@ -350,7 +350,7 @@ class ProRec(Model):
         facts["weight kept"] = f"{last.mass_kept:.1%}, after round {last.number}"
         facts["flagged"] = f"{np.count_nonzero(flagged):,} interactions, {np.mean(flagged):.1%}"
         if self._found is not None:
-            facts["noise share"] = str(self._found.noise_share_)
+            facts["noise rate"] = str(self._found.noise_rate_)
         return facts
 
     # ── recommending ────────────────────────────────────────────────────────────────────────────────

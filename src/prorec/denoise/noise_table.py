@@ -96,6 +96,6 @@ def _columns(denoiser: ProRec, places: NDArray[np.int64]) -> dict[str, Any]:
         "threshold": denoiser.matching_.threshold[users],
     }
     if denoiser._found is not None:
-        columns["percentile"] = denoiser._found.percentile_[places]
+        columns["percentile_rank"] = denoiser._found.percentile_rank_[places]
         columns["basis"] = basis_names(denoiser._found.basis_[places])
     return columns

@@ -17,7 +17,7 @@ from prorec.transport.gamma import estimate_gamma
 from prorec.transport.plan import ScaledPlan
 from prorec.transport.scores import Rows, ScoreFunction, split_into_parts
 
-Transport = Literal["row", "relaxed", "sinkhorn"]
+Transport = Literal["relaxed-users", "relaxed", "sinkhorn"]
 
 
 class Pairs(NamedTuple):
@@ -47,8 +47,8 @@ def evidence(
     observed : all interactions; what is not among them is what a pair is held against
     pairs : which ones
     train : what the model has learned from
-    how : `row` is the plan that meets the users' marginal alone (Eq. 6), which orders a user's items as their scores
-        do; `relaxed` is the paper's (Eq. 7); or `sinkhorn`
+    how : `relaxed-users` is the plan that meets the users' marginal alone (Eq. 6), which orders a user's items as their
+        scores do; `relaxed` is the paper's (Eq. 7); or `sinkhorn`
     memory : how many bytes of blocks may be in memory at once
     """
     return evidence_in(*_plan(scores, train, how, memory), observed, pairs)
@@ -89,7 +89,7 @@ def _plan(
     scores: Factors | ScoreFunction, train: csr_array, how: Transport, memory: float
 ) -> tuple[Blocks, Callable[[Rows], NDArray[np.float32]] | None]:
     """Scores over γ in blocks, and what a plan adds to them."""
-    if how == "row" or not train.data.any():
+    if how == "relaxed-users" or not train.data.any():
         # Whatever γ is, it does not change the order, and neither does what belongs to the user.
         return make_blocks(scores, Marginals.uniform(*train.shape), 1.0, memory), None
     gamma, marginals = estimate_gamma(scores, train), Marginals.popularity(train)

@@ -31,10 +31,10 @@ from prorec.noise.basis import SEEN, UNKNOWN, basis_names, basis_of
 from prorec.noise.company import Company, Judged
 from prorec.noise.controls import CONTROLS, EVERYTHING, LEARN_FROM, drawn
 from prorec.noise.evidence import Pairs, Transport, evidence
-from prorec.noise.flags import flagged
+from prorec.noise.flagging import flag_interactions
 from prorec.noise.folds import dealt, without
 from prorec.noise.learned import Learned, Observed
-from prorec.noise.share import Noise, NoiseShare
+from prorec.noise.noise_rate import Noise, NoiseRateEstimate
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
 _VOTERS: tuple[Model, ...] = (
@@ -53,28 +53,28 @@ class NoiseFinder:
     Interactions are dealt into folds. Each is judged by models that learned from the other folds: by the value of its
     pair in a transport plan, and by the share of the user's unobserved items that have a larger one. The same is done
     for controls, pairs drawn at random from what each user has not clicked on; and what tells clicks from controls is
-    learned. Where clicks are least distinguishable from controls, they tell how much noise there is (`share.py`); the
+    learned. Where clicks are least distinguishable from controls, they tell how much noise there is; the
     rest follows from Bayes' rule.
 
     What comes out, for each interaction in the order of `interactions_.matrix.data`: `noise_probability_`,
-    `percentile_` (the mean over models), `basis_`; and `noise_share_`, `flag`, `table`, `score`.
+    `percentile_rank_` (the mean over models), `basis_`; and `noise_rate_`, `flag`, `table`, `score`.
 
     >>> import prorec
     >>> clicks = prorec.load_dataset("cinema")
     >>> finder = NoiseFinder(folds=5).fit(clicks)
-    >>> print(f"{finder.noise_share_.estimate:.0%}")
+    >>> print(f"{finder.noise_rate_.estimate:.0%}")
     7%
     """
 
-    models: Any = None
+    base_models: Any = None
     """Who votes: a model, or a list of them; any that `prorec.models.wrap` takes. By default, four coarse ones."""
     _: KW_ONLY
     folds: int = 20
     """Each interaction is judged by models that learned from all folds but its own. Fewer are faster, and find
     a little less."""
-    transport: Transport = "row"
-    """The plan: `row` meets the users' marginal (Eq. 6), and orders items as their scores do; `relaxed` (Eq. 7) and
-    `sinkhorn` know of the items' as well. Popularity is taken into account anyway."""
+    transport: Transport = "relaxed-users"
+    """The transport plan: `relaxed-users` fixes the users' marginal only (Eq. 6) and keeps the order of the scores;
+    `relaxed` (Eq. 7) and `sinkhorn` use the items' marginal too."""
     seed: int = 0
     """Of folds and controls."""
     memory: float = DEFAULT_MEMORY
@@ -145,28 +145,28 @@ class NoiseFinder:
         if known.activity.max(initial=0) < 2:
             raise InputError("every user has one interaction only: there is nothing to judge any of them by")
         voters = [wrap(model) for model in self._given()]
-        if self.models is None:
+        if self.base_models is None:
             voters = [cap_rank(model, known.matrix.shape) for model in voters]
         for model in voters:
             model.check_parameters(known.matrix.shape)
         return voters
 
     def _given(self) -> list[Any]:
-        if self.models is None:
+        if self.base_models is None:
             return list(_VOTERS)
-        return list(self.models) if isinstance(self.models, Sequence) else [self.models]
+        return list(self.base_models) if isinstance(self.base_models, Sequence) else [self.base_models]
 
     def check_settings(self) -> None:
         """Refuse parameters that make no sense, whatever the data."""
         check_int("folds", self.folds, 2, 1000)
         check_int("seed", self.seed, 0)
         check_float("memory", self.memory, 0)
-        check_choice("transport", self.transport, ("row", "relaxed", "sinkhorn"))
+        check_choice("transport", self.transport, ("relaxed-users", "relaxed", "sinkhorn"))
         if not self._given():
-            raise InputError("models must have at least one model in it")
+            raise InputError("base_models must have at least one model in it")
         for model in self._given():
             if hasattr(type(model), "noise_probability_"):
-                raise InputError("models must be recommenders; got a denoiser")
+                raise InputError("base_models must be recommenders; got a denoiser")
             wrap(model)
 
     def _judged(
@@ -196,7 +196,7 @@ class NoiseFinder:
         return judged
 
     @property
-    def percentile_(self) -> NDArray[np.float32]:
+    def percentile_rank_(self) -> NDArray[np.float32]:
         """For each interaction, the share of its user's unobserved items that stand above it; mean over models."""
         self._fitted()
         return self._company.vote
@@ -208,7 +208,7 @@ class NoiseFinder:
         return self._learned.noise
 
     @property
-    def noise_share_(self) -> NoiseShare:
+    def noise_rate_(self) -> NoiseRateEstimate:
         """How much of the log is noise."""
         self._fitted()
         return self._learned.share
@@ -219,20 +219,20 @@ class NoiseFinder:
         self,
         *,
         fdr: float | None = None,
-        top: int | None = None,
-        share: float | None = None,
-        above: float | None = None,
+        n: int | None = None,
+        fraction: float | None = None,
+        threshold: float | None = None,
     ) -> NDArray[np.bool_]:
-        """For each interaction, whether it is among the most suspicious; see `prorec.noise.flags`.
+        """For each interaction, whether it is among the most suspicious; see `prorec.noise.flagging`.
 
-        One of: `fdr`, so large a share of the flags may be wrong; `top`, so many; `share`, so large a share of all;
-        `above`, those with a larger probability.
+        One of: `fdr`, so large a share of the flags may be wrong; `n`, so many; `fraction`, so large a share of all;
+        `threshold`, those with a larger probability.
         """
         self._fitted()
-        return flagged(self.noise_probability_, fdr=fdr, top=top, share=share, above=above)
+        return flag_interactions(self.noise_probability_, fdr=fdr, n=n, fraction=fraction, threshold=threshold)
 
-    def table(self, kind: FrameType = "pyarrow") -> Any:
-        """One row per interaction, most suspicious first: user, item, noise_probability, percentile, basis."""
+    def table(self, frame: FrameType = "pyarrow") -> Any:
+        """One row per interaction, most suspicious first: user, item, noise_probability, percentile_rank, basis."""
         self._fitted()
         known = self.interactions_
         order = np.argsort(-self.noise_probability_, kind="stable")
@@ -240,12 +240,12 @@ class NoiseFinder:
             "user": take_ids(known.users, known.user_codes[order]),
             "item": take_ids(known.items, known.item_codes[order]),
             "noise_probability": self.noise_probability_[order],
-            "percentile": self.percentile_[order],
+            "percentile_rank": self.percentile_rank_[order],
             "basis": basis_names(self.basis_[order]),
         }
-        return to_frame(pa.table(columns), kind)
+        return to_frame(pa.table(columns), frame)
 
-    def score(self, interactions: Interactions, kind: FrameType = "pyarrow") -> Any:
+    def score(self, interactions: Interactions, frame: FrameType = "pyarrow") -> Any:
         """The probability of noise for interactions that came later: user, item, noise_probability, basis.
 
         Known users are judged by models of everything they did before; new users by folding in the rest of what they
@@ -260,7 +260,7 @@ class NoiseFinder:
             "noise_probability": pa.array(probability, mask=np.isnan(probability)),
             "basis": basis_names(basis),
         }
-        return to_frame(pa.table(columns), kind)
+        return to_frame(pa.table(columns), frame)
 
     def scored(self, interactions: Interactions) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
         """The same in the order of `matrix.data`: probabilities, NaN for unknown items, and bases by number."""
@@ -326,7 +326,7 @@ class NoiseFinder:
         train = without(matrix, left_out)
         judged.is_alone[here] = _has_none(train)[pairs.users]
         # Plans with the items' marginal have no place for them, and somebody's own model may not know them either.
-        if self.transport != "row" or not all(model.supports_fold_in for model in self.models_):
+        if self.transport != "relaxed-users" or not all(model.supports_fold_in for model in self.models_):
             judged.is_alone[here] = True
             return
         for place, model in enumerate(self.models_):
@@ -355,7 +355,7 @@ class NoiseFinder:
         """What the finder was made with, in a form that can be written down."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         described = [model.describe() for model in self._fitted()]
-        return given | {"models": described, "default": self.models is None}
+        return given | {"base_models": described, "default": self.base_models is None}
 
     @property
     def arrays_(self) -> Arrays:
@@ -375,13 +375,13 @@ class NoiseFinder:
     def restore(cls, parameters: dict[str, Any], learned: Arrays, known: Interactions) -> Self:
         """A fitted finder from what was written down of it."""
         given = dict(parameters)
-        is_default, described = given.pop("default"), given.pop("models")
+        is_default, described = given.pop("default"), given.pop("base_models")
         voters = []
         for place, each in enumerate(described):
             own = {name.partition(".")[2]: array for name, array in learned.items() if name.startswith(f"{place}.")}
             voters.append(restore_model(each, own, known))
-        models = None if is_default else [replace(model) for model in voters]  # type: ignore[type-var]
-        finder = cls(models, **given)
+        base_models = None if is_default else [replace(model) for model in voters]  # type: ignore[type-var]
+        finder = cls(base_models, **given)
         finder.check_settings()
         if not all(np.isfinite(array).all() for array in learned.values()):
             raise InputError("the noise finder is damaged: there are numbers that are not finite")
@@ -398,7 +398,7 @@ class NoiseFinder:
         """A table, for notebooks."""
         if not hasattr(self, "models_"):
             return html_table(self, {"not fitted yet": ""})
-        return html_table(self, {"learned from": size_of(self.interactions_), "noise share": str(self.noise_share_)})
+        return html_table(self, {"learned from": size_of(self.interactions_), "noise rate": str(self.noise_rate_)})
 
     def _fitted(self) -> list[Model]:
         if not hasattr(self, "models_"):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec.noise.level import level_in
+from prorec.noise.noise_rate import Noise, NoiseRateEstimate, Seen, noise_in, settled
 from prorec.noise.probability import Calibration
 from prorec.noise.ratio import DensityRatio, Features
-from prorec.noise.share import Noise, NoiseShare, Seen, noise_in, settled
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -40,7 +40,7 @@ class Learned:
     ratio_alone: DensityRatio
     """The same by popularity alone."""
     noise: Noise
-    share: NoiseShare
+    share: NoiseRateEstimate
     calibration: Calibration
 
     @classmethod
@@ -101,7 +101,7 @@ class Learned:
             for name in ("ratio", "alone")
         )
         numbers = arrays["noise"].tolist()
-        noise, share = Noise(*numbers[:3]), NoiseShare(*numbers[3:])
+        noise, share = Noise(*numbers[:3]), NoiseRateEstimate(*numbers[3:])
         return cls(next(ratios), next(ratios), noise, share, Calibration(*arrays["calibration"]))
 
 

@@ -1,6 +1,6 @@
 """Where clicks that look unlike clicks can't be told from controls at all, there are noise and nothing else.
 
-The line in `share.py` is read off the tenth of each cell that is least like a click. That is for logs where true clicks
+`noise_rate.py` reads its line off the tenth of each cell least like a click. That is for logs where true clicks
 are found nearly everywhere. Where users keep to groups of items of their own, hardly a true click is in all of the
 worse half of pairs. There f/f₀ is level, at h; and the half as a whole tells more than its tails, cell by cell, which
 are nearly empty in a small log, so that a line below most of them lies at 0.

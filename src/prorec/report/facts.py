@@ -12,7 +12,7 @@ from prorec._core.errors import InputError
 from prorec.denoise.estimator import ProRec
 from prorec.denoise.history import Round
 from prorec.interactions import Interactions
-from prorec.noise.share import NoiseShare
+from prorec.noise.noise_rate import NoiseRateEstimate
 from prorec.report.words import as_seconds
 
 
@@ -34,7 +34,7 @@ class Facts:
     percentiles: NDArray[np.float32] | None
     """The share of the user's unobserved items that stand above this one, where clicks were judged by models that have
     not seen them."""
-    noise_share: NoiseShare | None
+    noise_rate: NoiseRateEstimate | None
     """Where it was estimated."""
     fdr: float
     flag_share: float
@@ -58,7 +58,7 @@ class Facts:
     @property
     def is_calibrated(self) -> bool:
         """Whether the probability means what it says, rather than being good for ordering only."""
-        return self.noise_share is not None
+        return self.noise_rate is not None
 
 
 def facts_of(denoiser: ProRec, is_noise: Any = None) -> Facts:
@@ -83,8 +83,8 @@ def facts_of(denoiser: ProRec, is_noise: Any = None) -> Facts:
         denoiser.matching_.row_shares,
         denoiser.matching_.kappa,
         denoiser.matching_.threshold,
-        None if finder is None else finder.percentile_,
-        None if finder is None else finder.noise_share_,
+        None if finder is None else finder.percentile_rank_,
+        None if finder is None else finder.noise_rate_,
         denoiser.fdr,
         denoiser.flag_fraction,
         denoiser.lam,

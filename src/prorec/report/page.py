@@ -18,7 +18,7 @@ from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec._core.progress import Progress, check_progress
 from prorec.denoise.estimator import ProRec
-from prorec.noise.flags import flagged
+from prorec.noise.flagging import flag_interactions
 from prorec.report.around import neighbours, without_popular
 from prorec.report.facts import Facts, facts_of
 from prorec.report.measuring import Gain, Lists, gain_on_held_out, lists_for
@@ -154,7 +154,7 @@ def _cards(facts: Facts, gain: Gain | str, seconds: float | None) -> list[_Card]
         flags = _why_none(facts)
     else:
         flags = f"{share(n_flagged, len(known))} of all, of {many(n_affected, 'user')}; {rule}"
-    noise = facts.noise_share
+    noise = facts.noise_rate
     if noise is None:
         estimated = _Card("Noise", "not estimated", "cross-fitting does that (--noise-method cross-fit)")
     else:
@@ -188,7 +188,7 @@ def _why_none(facts: Facts) -> str:
         return "there is too little to tell one click from another by"
     why = f"of no group of clicks {share(1 - facts.fdr)} are noise"
     for fdr in (0.2, 0.3, 0.4, 0.5):
-        number = int(flagged(facts.probability, fdr=fdr).sum())
+        number = int(flag_interactions(facts.probability, fdr=fdr).sum())
         if fdr > facts.fdr and number:
             return f"{why}; with --fdr {fdr:g} there would be {number:,}"
     return why

@@ -23,7 +23,7 @@ from prorec.engines.spark.block_tasks import Shipped
 from prorec.engines.spark.lists import Lists
 from prorec.noise.controls import EVERYTHING, LEARN_FROM
 from prorec.noise.learned import Learned
-from prorec.noise.share import NoiseShare
+from prorec.noise.noise_rate import NoiseRateEstimate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,8 +66,8 @@ class Judgement(NamedTuple):
     """What cross-fitting found."""
 
     pairs: DataFrame
-    """One row for each click: user and item by number, noise_probability, percentile, basis."""
-    share: NoiseShare
+    """One row for each click: user and item by number, noise_probability, percentile_rank, basis."""
+    share: NoiseRateEstimate
 
 
 def cross_fitted(

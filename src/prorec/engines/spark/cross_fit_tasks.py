@@ -44,9 +44,9 @@ JUDGED = "user int, places array<int>, values array<float>, percentiles array<fl
 """`places` are numbers of the user's pairs; the next two lists have as many values for each as there are models."""
 FEATURED = (
     "user int, item int, is_click boolean, is_learned_from boolean, activity int, is_alone boolean, popularity float, "
-    "percentile float, features array<float>"
+    "percentile_rank float, features array<float>"
 )
-FOUND = "user int, item int, noise_probability float, percentile float, basis string"
+FOUND = "user int, item int, noise_probability float, percentile_rank float, basis string"
 
 _FOLD, _FIRST, _LEARN, _CONTROL = range(4)  # what chance is asked for
 
@@ -214,7 +214,7 @@ def concluded(batches: Batches, learned: Learned) -> Iterator[pa.RecordBatch]:
                 batch.column("user"),
                 batch.column("item"),
                 pa.array(learned.probability(evidence)),
-                batch.column("percentile"),
+                batch.column("percentile_rank"),
                 basis_names(basis_of(evidence.is_alone)),
             ],
         )

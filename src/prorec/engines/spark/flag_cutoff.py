@@ -30,7 +30,7 @@ class _Group(NamedTuple):
 def cutoff(frame: DataFrame, probability: Probability | None, fits: Fits) -> float:
     """The largest noise probability that is not flagged; −1 where all are.
 
-    As in `prorec.noise.flags`: as many of the most suspicious as are allowed, and equals are not told apart.
+    As in `prorec.noise.flagging`: as many of the most suspicious as are allowed, and equals are not told apart.
     Probabilities are in the order of their bits, so the first pass counts them by the upper half of those, and the
     second, within the one that the line goes through, by the lower.
 

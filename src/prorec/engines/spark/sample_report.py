@@ -28,8 +28,8 @@ def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> No
     chosen = _drawn(found, most)
     text = {"user": "cast(user_id as string) as user", "item": "cast(item_id as string) as item"}
     columns = ["weight", "weight_before", "noise_probability", "flagged", "share", "threshold"]
-    if found.noise_share is not None:
-        columns.append("percentile")
+    if found.noise_rate is not None:
+        columns.append("percentile_rank")
     rows = found._pairs.join(chosen, "user").selectExpr(*text.values(), *columns).toArrow()
     people = found.users.join(chosen, "user").selectExpr(text["user"], "kappa", "threshold").toArrow()
     known = Interactions.from_table(
@@ -55,8 +55,8 @@ def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> No
         rows["share"].to_numpy()[order],
         kappa,
         thresholds,
-        None if found.noise_share is None else rows["percentile"].to_numpy()[order],
-        found.noise_share,
+        None if found.noise_rate is None else rows["percentile_rank"].to_numpy()[order],
+        found.noise_rate,
         float(told["fdr"]),
         float(told["flag_share"]),
         float(told["lam"]),

@@ -14,7 +14,7 @@ from prorec.engines.spark.denoising_run import Run, Say
 from prorec.engines.spark.interaction_table import Clicks
 from prorec.engines.spark.spark_result import Denoised
 from prorec.interactions.columns import ColumnRef
-from prorec.noise.flags import check_fdr
+from prorec.noise.flagging import check_fdr
 from prorec.transport.blocks import check_memory
 from prorec.transport.gamma import parse_gamma
 from prorec.transport.thresholds import Threshold, check_threshold

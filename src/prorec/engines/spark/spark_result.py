@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prorec._core.checks import check_int
 from prorec.engines.spark.sizes import Sizes
-from prorec.noise.share import NoiseShare
+from prorec.noise.noise_rate import NoiseRateEstimate
 from prorec.report.selection import MOST
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Denoised:
     settings: dict[str, str]
     """What the denoiser was told, by name."""
     work: str
-    noise_share: NoiseShare | None
+    noise_rate: NoiseRateEstimate | None
     """How much of the log is noise, where that was looked for by cross-fitting."""
     _pairs: DataFrame
 
@@ -48,7 +48,7 @@ class Denoised:
         """One row for each pair, most suspicious first.
 
         Columns: user, item, weight, noise_probability, flagged, share, threshold; and, where it is cross-fitted,
-        percentile and basis. In Spark, an order lasts until the next join: write it, or take the first of it.
+        percentile_rank and basis. In Spark, an order lasts until the next join: write it, or take the first of it.
         """
         return (
             self._pairs.drop("user", "item", "weight_before")
@@ -69,7 +69,7 @@ class Denoised:
             "rounds": last.number,
             "mass_kept": last.mass_kept,
             "below_threshold": last.below_threshold,
-            "noise_share": None if self.noise_share is None else asdict(self.noise_share),
+            "noise_rate": None if self.noise_rate is None else asdict(self.noise_rate),
         }
 
     def report(self, path: str | Path, *, title: str = "Which clicks are noise?", most: int = MOST) -> None:

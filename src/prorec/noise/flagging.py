@@ -9,13 +9,13 @@ from prorec._core.checks import check_float, check_int
 from prorec._core.errors import InputError
 
 
-def flagged(
+def flag_interactions(
     probability: NDArray[np.float32],
     *,
     fdr: float | None = None,
-    top: int | None = None,
-    share: float | None = None,
-    above: float | None = None,
+    n: int | None = None,
+    fraction: float | None = None,
+    threshold: float | None = None,
 ) -> NDArray[np.bool_]:
     """The most suspicious interactions, as many as one rule allows; none is an answer, too.
 
@@ -24,30 +24,30 @@ def flagged(
     probability : of noise, for each interaction
     fdr : so large a share of the flags may be wrong, by the probabilities: Σ(1 − p) over the flagged is at most `fdr`
         times their number
-    top : so many at most
-    share : so large a share of the interactions at most
-    above : those with a larger probability
+    n : so many at most
+    fraction : so large a share of the interactions at most
+    threshold : those with a larger probability
 
     Equals are not told apart: rather all of them are left alone.
 
-    >>> flagged(np.array([0.99, 0.5, 0.95, 0.1], dtype=np.float32), fdr=0.1)
+    >>> flag_interactions(np.array([0.99, 0.5, 0.95, 0.1], dtype=np.float32), fdr=0.1)
     array([ True, False,  True, False])
     """
-    rules = {"fdr": fdr, "top": top, "share": share, "above": above}
+    rules = {"fdr": fdr, "n": n, "fraction": fraction, "threshold": threshold}
     given = [name for name, value in rules.items() if value is not None]
     if len(given) != 1:
-        raise InputError(f"flags go by one of fdr, top, share and above; got {' and '.join(given) or 'none of them'}")
-    if above is not None:
-        return np.asarray(probability > check_float("above", above, 0, 1))
+        raise InputError(f"pass one of fdr, n, fraction and threshold; got {' and '.join(given) or 'none of them'}")
+    if threshold is not None:
+        return np.asarray(probability > check_float("threshold", threshold, 0, 1))
     order = np.argsort(-probability, kind="stable")
     if fdr is not None:
         check_fdr(fdr)
         wrong = np.cumsum(1 - probability[order].astype(np.float64)) / np.arange(1, len(order) + 1)
         most = int(np.searchsorted(wrong, fdr, "right"))  # which only ever rises, as probabilities fall
-    elif share is not None:
-        most = int(check_float("share", share, 0, 1) * len(order))
+    elif fraction is not None:
+        most = int(check_float("fraction", fraction, 0, 1) * len(order))
     else:
-        most = min(check_int("top", top, 0), len(order))
+        most = min(check_int("n", n, 0), len(order))
     if most >= len(order):
         return np.ones(len(order), dtype=bool)
     return np.asarray(probability > probability[order[most]])

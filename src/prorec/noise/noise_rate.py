@@ -37,7 +37,7 @@ _DRAWS = 200
 
 
 @dataclass(frozen=True)
-class NoiseShare:
+class NoiseRateEstimate:
     """An estimate of the share of noise in a log.
 
     True clicks that no model can tell from random ones count as noise: a clean log is not estimated at 0 but at its
@@ -83,7 +83,7 @@ class Seen(NamedTuple):
     is_click: NDArray[np.bool_]
 
 
-def noise_in(seen: Seen, activity: Vector, rng: np.random.Generator) -> tuple[Noise, NoiseShare]:
+def noise_in(seen: Seen, activity: Vector, rng: np.random.Generator) -> tuple[Noise, NoiseRateEstimate]:
     """h, and the share that it comes to.
 
     Parameters
@@ -105,19 +105,19 @@ def noise_in(seen: Seen, activity: Vector, rng: np.random.Generator) -> tuple[No
     low, high = estimate + np.quantile(shares, [0.025, 0.975]) - np.median(shares)
     # With next to nothing in a cell, all draws may be equal.
     counted = Interval(estimate, low, high).around(by_counting(estimate, float(controls.sum())))
-    return Noise(float(found[0]), float(found[1]), mean), NoiseShare.of(counted)
+    return Noise(float(found[0]), float(found[1]), mean), NoiseRateEstimate.of(counted)
 
 
-def settled(noise: Noise, share: NoiseShare, level: Level) -> tuple[Noise, NoiseShare]:
+def settled(noise: Noise, share: NoiseRateEstimate, level: Level) -> tuple[Noise, NoiseRateEstimate]:
     """The line, or the level of the worse half where that is one.
 
     Where there are too few clicks to say, the line is taken, and the interval goes as far as the level's.
     """
     if level.is_level:
-        share = NoiseShare.of(level.share)
+        share = NoiseRateEstimate.of(level.share)
         return Noise(share.estimate, 0.0, noise.mean_popularity), share
     if level.may_be:
-        return noise, NoiseShare(share.estimate, share.low, min(max(share.high, level.share.high), 1.0))
+        return noise, NoiseRateEstimate(share.estimate, share.low, min(max(share.high, level.share.high), 1.0))
     return noise, share
 
 
