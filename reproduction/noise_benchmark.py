@@ -65,7 +65,7 @@ class Found:
 
 def clicks_of(dataset: str) -> Interactions:
     """A data set; of the cinema, one without mistakes of its own."""
-    return make_cinema(mistakes=0.0).interactions if dataset == "cinema" else load_dataset(dataset)
+    return make_cinema(mistake_rate=0.0).interactions if dataset == "cinema" else load_dataset(dataset)
 
 
 class Detection:

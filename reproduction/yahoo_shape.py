@@ -26,7 +26,7 @@ def make_yahoo_shape(scale: float = 1.0, *, seed: int = 0) -> Cinema:
     Interactions(19,489 users × 461 items, 488,176 interactions, with timestamp and origin)
     """
     n_users, n_items, clicks = counts_at(scale)
-    return make_cinema(n_users, n_items, clicks=clicks, seed=seed)
+    return make_cinema(n_users, n_items, n_clicks=clicks, seed=seed)
 
 
 def counts_at(scale: float) -> tuple[int, int, int]:

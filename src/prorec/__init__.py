@@ -13,23 +13,24 @@ from prorec._core.errors import (
     ProrecError,
 )
 from prorec._core.progress import ConsoleProgress, Progress
-from prorec.data.cinema import make_cinema
-from prorec.data.noise_injection import inject_noise
+from prorec.data.cinema import Cinema, make_cinema
+from prorec.data.noise_injection import NoisyInteractions, inject_noise
 from prorec.data.readers import read_interactions
 from prorec.data.registry import load_dataset
-from prorec.data.splits import split_at_time, split_by_user, split_globally, split_leave_out
+from prorec.data.splits import Split, split_at_time, split_by_user, split_globally, split_leave_out
 from prorec.data.writers import write_interactions
 from prorec.denoise import ProRec
 from prorec.evaluation import compare, detection_metrics, evaluate, ranking_metrics
 from prorec.evaluation.tuning import tune
 from prorec.interactions import Interactions
-from prorec.models import load
+from prorec.models import Recommendations, load
 from prorec.noise import NoiseFinder
 from prorec.transport.factors import Factors
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cinema",
     "ConsoleProgress",
     "ConvergenceWarning",
     "DamagedFileError",
@@ -41,10 +42,13 @@ __all__ = [
     "MemoryLimitError",
     "MissingExtraError",
     "NoiseFinder",
+    "NoisyInteractions",
     "NotFittedError",
     "ProRec",
     "Progress",
     "ProrecError",
+    "Recommendations",
+    "Split",
     "__version__",
     "compare",
     "detection_metrics",

@@ -26,7 +26,7 @@ def test_the_planted_truth_holds_for_every_click() -> None:
 
 
 def test_shares_and_sizes_are_what_was_asked_for() -> None:
-    club = make_cinema(2000, 1500, mistakes=0.2, exploration=0.1, seed=3)
+    club = make_cinema(2000, 1500, mistake_rate=0.2, exploration_rate=0.1, seed=3)
     origin = club.interactions.columns["origin"]
     assert club.interactions.matrix.shape == (2000, 1500)
     assert (origin == MISTAKE).mean() == pytest.approx(0.2, abs=0.002)
@@ -34,7 +34,7 @@ def test_shares_and_sizes_are_what_was_asked_for() -> None:
     # Also where users run out of films they like.
     tight = make_cinema(1000, 100).interactions.columns["origin"]
     assert (tight == MISTAKE).mean() == pytest.approx(0.1, abs=0.002)
-    assert not make_cinema(100, 100, mistakes=0).is_mistake.any()
+    assert not make_cinema(100, 100, mistake_rate=0).is_mistake.any()
     np.testing.assert_allclose(club.tastes.sum(axis=1), 1, rtol=1e-5)
     assert (np.count_nonzero(club.tastes, axis=1) >= 1).all()
 
@@ -73,22 +73,22 @@ def test_many_users_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("sizes", "options"),
     [
-        ((1000, 800), {"clicks": 25_000}),
-        ((20_000, 461), {"clicks": 500_001, "mistakes": 0.2, "exploration": 0.1, "seed": 1}),
-        ((33_000, 300), {"clicks": 165_000, "mistakes": 0.5, "exploration": 0.5}),
-        ((300, 200), {"clicks": 3_333, "mistakes": 0, "exploration": 0}),
-        ((300, 200), {"clicks": 3_333, "mistakes": 1, "exploration": 0}),
-        ((50, 700), {"clicks": 7_000}),
+        ((1000, 800), {"n_clicks": 25_000}),
+        ((20_000, 461), {"n_clicks": 500_001, "mistake_rate": 0.2, "exploration_rate": 0.1, "seed": 1}),
+        ((33_000, 300), {"n_clicks": 165_000, "mistake_rate": 0.5, "exploration_rate": 0.5}),
+        ((300, 200), {"n_clicks": 3_333, "mistake_rate": 0, "exploration_rate": 0}),
+        ((300, 200), {"n_clicks": 3_333, "mistake_rate": 1, "exploration_rate": 0}),
+        ((50, 700), {"n_clicks": 7_000}),
     ],
     ids=["one block", "two", "least activity", "taste", "mistakes", "more films than users"],
 )
 def test_an_exact_number_of_clicks(sizes: tuple[int, int], options: dict[str, float]) -> None:
     club = make_cinema(*sizes, **options)  # type: ignore[arg-type]
     clicks = club.interactions
-    assert (clicks.matrix.shape, len(clicks)) == (sizes, options["clicks"])
+    assert (clicks.matrix.shape, len(clicks)) == (sizes, options["n_clicks"])
     assert clicks.matrix.has_canonical_format
     origins = np.bincount(clicks.columns["origin"], minlength=3)
-    mistakes, exploration = options.get("mistakes", 0.1), options.get("exploration", 0.15)
+    mistakes, exploration = options.get("mistake_rate", 0.1), options.get("exploration_rate", 0.15)
     assert abs(origins[MISTAKE] - mistakes * len(clicks)) <= 1
     assert abs(origins[EXPLORATION] - exploration * len(clicks)) <= 1
     assert clicks.activity.min() >= 1
@@ -107,7 +107,7 @@ def test_an_exact_number_of_clicks(sizes: tuple[int, int], options: dict[str, fl
 
 
 def test_an_exact_number_of_clicks_has_long_tails_too() -> None:
-    clicks = make_cinema(20_000, 5_000, clicks=400_000).interactions
+    clicks = make_cinema(20_000, 5_000, n_clicks=400_000).interactions
     popularity = np.sort(clicks.popularity)[::-1]
     assert 0.5 < popularity[:500].sum() / popularity.sum() < 0.8
     log_activity = np.log(clicks.activity)
@@ -120,7 +120,7 @@ def test_the_number_of_cores_makes_no_difference(monkeypatch: pytest.MonkeyPatch
     made = []
     for cores in (1, 3):
         monkeypatch.setattr(cinema, "N_CORES", cores)
-        made.append((make_cinema(40_000, 300, clicks=400_000), make_cinema(40_000, 300)))
+        made.append((make_cinema(40_000, 300, n_clicks=400_000), make_cinema(40_000, 300)))
     for one, other in zip(*made, strict=True):
         assert one.interactions.equals(other.interactions)
         np.testing.assert_array_equal(one.tastes, other.tastes)
@@ -152,16 +152,19 @@ def test_the_truth_survives_a_split() -> None:
     [
         ({"n_users": 0}, "n_users must be a whole number of at least 1; got 0"),
         ({"n_items": 10}, "n_items must be a whole number of at least 42; got 10"),
-        ({"mistakes": 0.6, "exploration": 0.5}, "sum to at most 1"),
-        ({"mistakes": -0.1}, "mistakes must be a finite number from 0 to 1; got -0.1"),
+        ({"mistake_rate": 0.6, "exploration_rate": 0.5}, "sum to at most 1"),
+        ({"mistake_rate": -0.1}, "mistake_rate must be a finite number from 0 to 1; got -0.1"),
         ({"n_users": 10.5}, "n_users must be a whole number"),
         ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
-        ({"clicks": 2.5}, "clicks must be a whole number of at least 1; got 2.5"),
-        ({"clicks": 4_999}, "clicks must be from 5,000 to 320,000 for 1,000 users and 800 films.*; got 4,999"),
-        ({"clicks": 320_001}, "clicks must be from 5,000 to 320,000 for .*; got 320,001"),
-        ({"n_users": 100, "clicks": 799}, "clicks must be from 800 to 32,000 .* one for each film.*; got 799"),
-        ({"clicks": 320_000}, "clicks must be fewer: of 320,000 clicks of 1,000 users on 800 films, .* found no film"),
-        ({"n_users": 2, "clicks": 640}, "clicks must be "),
+        ({"n_clicks": 2.5}, "n_clicks must be a whole number of at least 1; got 2.5"),
+        ({"n_clicks": 4_999}, "n_clicks must be from 5,000 to 320,000 for 1,000 users and 800 films.*; got 4,999"),
+        ({"n_clicks": 320_001}, "n_clicks must be from 5,000 to 320,000 for .*; got 320,001"),
+        ({"n_users": 100, "n_clicks": 799}, "n_clicks must be from 800 to 32,000 .* one for each film.*; got 799"),
+        (
+            {"n_clicks": 320_000},
+            "n_clicks must be fewer: of 320,000 clicks of 1,000 users on 800 films",
+        ),
+        ({"n_users": 2, "n_clicks": 640}, "n_clicks must be "),
     ],
 )
 def test_bad_sizes_and_shares_are_refused(options: dict[str, float], message: str) -> None:

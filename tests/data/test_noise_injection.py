@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from prorec import InputError, Interactions, detection_metrics, inject_noise, load_dataset, make_cinema, split_by_user
 from tests.strategies import interactions, pairs_of
 
-LEVELS = st.sampled_from([0.0, 0.05, 0.2, 0.5, 1.0])
+RATIOS = st.sampled_from([0.0, 0.05, 0.2, 0.5, 1.0])
 
 
 def free_pairs(data: Interactions, kind: str) -> int:
@@ -34,20 +34,20 @@ def held_out_of(data: Interactions) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("kind", ["uniform", "popularity", "disliked"])
-@given(data=interactions(min_size=2), level=LEVELS, seed=st.integers(0, 3))
-def test_noise_that_is_added(kind: str, data: Interactions, level: float, seed: int) -> None:
+@given(data=interactions(min_size=2), ratio=RATIOS, seed=st.integers(0, 3))
+def test_noise_that_is_added(kind: str, data: Interactions, ratio: float, seed: int) -> None:
     train = split_by_user(data.filter_by_rating(2), (0.6, 0.4)).train
-    expected = round(level * len(train))
+    expected = round(ratio * len(train))
     if expected > free_pairs(train, kind):
-        with pytest.raises(InputError, match="level asks for"):
-            inject_noise(train, level, kind, seed)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="ratio asks for"):
+            inject_noise(train, ratio, kind, seed)  # type: ignore[arg-type]
         return
-    noisy = inject_noise(train, level, kind, seed)  # type: ignore[arg-type]
+    noisy = inject_noise(train, ratio, kind, seed)  # type: ignore[arg-type]
     check_noise(train, noisy.interactions, noisy.is_noise, expected)
     # The clean clicks are all still there, as they were.
     clean = noisy.interactions.select(~noisy.is_noise)
     assert clean.equals(train)
-    again = inject_noise(train, level, kind, seed)  # type: ignore[arg-type]
+    again = inject_noise(train, ratio, kind, seed)  # type: ignore[arg-type]
     assert again.interactions.equals(noisy.interactions)
     np.testing.assert_array_equal(again.is_noise, noisy.is_noise)
 
@@ -70,14 +70,14 @@ def check_noise(train: Interactions, noisy: Interactions, is_noise: np.ndarray, 
         assert times.max() <= train.columns["timestamp"][own].max()
 
 
-@given(data=interactions(max_users=12, max_items=20, min_size=4), level=LEVELS, seed=st.integers(0, 3))
-def test_noise_that_is_swapped_in(data: Interactions, level: float, seed: int) -> None:
+@given(data=interactions(max_users=12, max_items=20, min_size=4), ratio=RATIOS, seed=st.integers(0, 3))
+def test_noise_that_is_swapped_in(data: Interactions, ratio: float, seed: int) -> None:
     train = split_by_user(data, (0.7, 0.3)).train
     try:
-        noisy = inject_noise(train, level, "swap", seed)
+        noisy = inject_noise(train, ratio, "swap", seed)
     except InputError:
         assume(False)  # small matrices are often too full to swap anything; the test below has none that is
-    check_noise(train, noisy.interactions, noisy.is_noise, round(level * len(train)))
+    check_noise(train, noisy.interactions, noisy.is_noise, round(ratio * len(train)))
     np.testing.assert_array_equal(noisy.interactions.activity, train.activity)
     np.testing.assert_array_equal(noisy.interactions.popularity, train.popularity)
     true = pairs_of(noisy.interactions.select(~noisy.is_noise))
@@ -100,15 +100,15 @@ def test_swapping_finds_a_way_around_items_that_nearly_everybody_has() -> None:
     assert len(false) == noisy.is_noise.sum()
     assert not false & pairs_of(half)
     full = Interactions.from_matrix(csr_array(rng.random((300, 300)) < 0.9))
-    with pytest.raises(InputError, match=r"level asks for 16,\d+ false interactions, but only \d,\d+ pairs are free"):
+    with pytest.raises(InputError, match=r"ratio asks for 16,\d+ false interactions, but only \d,\d+ pairs are free"):
         inject_noise(full, 0.2, "swap")
 
 
-@pytest.mark.parametrize("level", [0.05, 0.2])
-def test_swapping_works_on_data_of_usual_density(level: float) -> None:
+@pytest.mark.parametrize("ratio", [0.05, 0.2])
+def test_swapping_works_on_data_of_usual_density(ratio: float) -> None:
     clicks = make_cinema().interactions
-    noisy = inject_noise(clicks, level, "swap", seed=1)
-    assert noisy.is_noise.sum() == round(level * len(clicks))
+    noisy = inject_noise(clicks, ratio, "swap", seed=1)
+    assert noisy.is_noise.sum() == round(ratio * len(clicks))
     np.testing.assert_array_equal(noisy.interactions.popularity, clicks.popularity)
 
 
@@ -175,10 +175,10 @@ def test_where_chance_hardly_finds_a_free_pair_they_are_listed(monkeypatch: pyte
     monkeypatch.setattr("prorec.data.noise_injection._BLOCK", 50 * data.n_items)
     noisy = inject_noise(data, 3.0, "popularity")
     assert noisy.is_noise.sum() == 3 * len(data)
-    with pytest.raises(InputError, match="level asks for"):
+    with pytest.raises(InputError, match="ratio asks for"):
         inject_noise(data, 1e9)
     idle = Interactions.from_matrix(csr_array(np.array([[1, 0, 1], [0, 0, 0]])))
-    with pytest.raises(InputError, match="level asks for 2 false interactions, but only 1 pairs are free"):
+    with pytest.raises(InputError, match="ratio asks for 2 false interactions, but only 1 pairs are free"):
         inject_noise(idle, 1.0)  # the other free ones are of a user who does nothing
 
 
@@ -189,10 +189,10 @@ def test_truth_columns_are_dropped_because_they_would_lie() -> None:
 
 def test_bad_input_is_refused() -> None:
     data = Interactions.from_table(pa.table({"user": [1, 2], "item": [1, 2]}))
-    for level in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(InputError, match="level must be a finite number of at least 0"):
-            inject_noise(data, level)
-    with pytest.raises(InputError, match=r"level must be a finite number from 0 to 1; got 1\.5"):
+    for ratio in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="ratio must be a finite number of at least 0"):
+            inject_noise(data, ratio)
+    with pytest.raises(InputError, match=r"ratio must be a finite number from 0 to 1; got 1\.5"):
         inject_noise(data, 1.5, "swap")
     with pytest.raises(InputError, match="kind must be one of"):
         inject_noise(data, 0.1, "salt")  # type: ignore[arg-type]
@@ -201,7 +201,7 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(InputError, match="no way was found to swap 1 of 2"):
         inject_noise(data, 0.5, "swap")
     watched_by_most = make_cinema(100, 100).interactions
-    with pytest.raises(InputError, match=r"only [\d,]+ could be. Lower the level"):
+    with pytest.raises(InputError, match=r"only [\d,]+ could be. Lower the ratio"):
         inject_noise(watched_by_most, 1.0, "swap")
 
 

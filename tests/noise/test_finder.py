@@ -51,7 +51,7 @@ def test_finds_mistakes_better_than_popularity_does(club: prorec.data.cinema.Cin
 
 @pytest.mark.parametrize("kind", ["uniform", "popularity"])
 def test_probabilities_mean_what_they_say(kind: str) -> None:
-    clean = prorec.make_cinema(mistakes=0.0, seed=1).interactions
+    clean = prorec.make_cinema(mistake_rate=0.0, seed=1).interactions
     noisy = prorec.inject_noise(clean, 0.1, kind, seed=1)  # type: ignore[arg-type]
     finder = NoiseFinder(folds=10).fit(noisy.interactions)
     found = detection_metrics(finder.noise_probability_, noisy.is_noise)
@@ -64,7 +64,7 @@ def test_probabilities_mean_what_they_say(kind: str) -> None:
 
 
 def test_a_clean_club_is_left_alone() -> None:
-    clean = prorec.make_cinema(mistakes=0.0).interactions
+    clean = prorec.make_cinema(mistake_rate=0.0).interactions
     finder = NoiseFinder(folds=5).fit(clean)
     assert finder.noise_rate_.estimate < 0.02
     assert finder.flag(fdr=0.1).mean() <= 0.02

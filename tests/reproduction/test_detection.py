@@ -29,7 +29,7 @@ def _fewer_folds() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Detection:
-    clicks = prorec.make_cinema(120, 100, mistakes=0.0, seed=2).interactions
+    clicks = prorec.make_cinema(120, 100, mistake_rate=0.0, seed=2).interactions
     store = Store(tmp_path_factory.mktemp("bench"))
     scorers = ("NoiseFinder", "popularity", "random")
     return Detection(clicks, "small", store, n_seeds=2, scorers=scorers, models={"NCE": NCE(rank=8)})

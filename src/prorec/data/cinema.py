@@ -52,9 +52,9 @@ def make_cinema(
     n_users: int = 1_000,
     n_items: int = 800,
     *,
-    mistakes: float = 0.1,
-    exploration: float = 0.15,
-    clicks: int | None = None,
+    mistake_rate: float = 0.1,
+    exploration_rate: float = 0.15,
+    n_clicks: int | None = None,
     seed: int = 0,
 ) -> Cinema:
     """Make a film club of any size.
@@ -62,8 +62,8 @@ def make_cinema(
     Parameters
     ----------
     n_users, n_items : how many users and films
-    mistakes, exploration : the expected share of clicks that are mistakes, and that are exploration
-    clicks : how many clicks in all, exactly, with exact shares of mistakes and exploration, and every film clicked at
+    mistake_rate, exploration_rate : the expected share of clicks that are mistakes, and that are exploration
+    n_clicks : how many clicks in all, exactly, with exact shares of mistakes and exploration, and every film clicked at
         least once; by default, about as many for each user as in MovieLens, and no click on some films
     seed : the same seed and sizes give the same club
 
@@ -77,17 +77,18 @@ def make_cinema(
     Interactions(200 users × 300 items, ... interactions, with timestamp and origin)
     """
     n_users, n_items = check_int("n_users", n_users, 1), check_int("n_items", n_items, 3 * len(GENRES))
-    mistakes, exploration = check_float("mistakes", mistakes, 0, 1), check_float("exploration", exploration, 0, 1)
-    if mistakes + exploration > 1:
+    mistake_rate = check_float("mistake_rate", mistake_rate, 0, 1)
+    exploration_rate = check_float("exploration_rate", exploration_rate, 0, 1)
+    if mistake_rate + exploration_rate > 1:
         raise InputError(
-            f"mistakes and exploration must be shares that sum to at most 1, got {mistakes} and {exploration}"
+            f"mistake_rate and exploration_rate must sum to at most 1; got {mistake_rate} and {exploration_rate}"
         )
     for_films, for_users, for_quotas = seed_sequence(seed).spawn(3)
     begins = range(0, n_users, _BLOCK)
-    shares = (mistakes, exploration)
+    shares = (mistake_rate, exploration_rate)
     due: list[ClickQuota] | list[None] = [None] * len(begins)
-    if clicks is not None:
-        due = allocate_clicks(clicks, shares, (n_users, n_items), _BLOCK, np.random.default_rng(for_quotas))
+    if n_clicks is not None:
+        due = allocate_clicks(n_clicks, shares, (n_users, n_items), _BLOCK, np.random.default_rng(for_quotas))
     films = make_films(n_items, np.random.default_rng(for_films))
     children = for_users.spawn(len(begins))
 
@@ -151,7 +152,7 @@ def _make_block(
         user, origin = user[~good], origin[~good]
     if quota is not None and len(user):
         raise InputError(
-            f"clicks must be fewer: of {wanted.sum():,} clicks of {n_users:,} users on {n_items:,} films, "
+            f"n_clicks must be fewer: of {wanted.sum():,} clicks of {n_users:,} users on {n_items:,} films, "
             f"{len(user):,} found no film that was new to somebody"
         )
 
@@ -245,7 +246,7 @@ def _premieres(
         is_free[at[good]] = False
         waiting = waiting[~good]
     raise InputError(
-        f"clicks must be more, or films fewer: of {len(films):,} films and {len(user):,} clicks, "
+        f"n_clicks must be more, or films fewer: of {len(films):,} films and {len(user):,} clicks, "
         f"{len(waiting):,} films found nobody to click them"
     )
 

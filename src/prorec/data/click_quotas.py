@@ -42,7 +42,7 @@ def allocate_clicks(
 ) -> list[ClickQuota]:
     """For each block of users its part of the clicks, of the mistakes and exploration, and of the films."""
     n_users, n_items = shape
-    activity = _activity_in_all(check_int("clicks", clicks, 1), n_users, n_items, rng)
+    activity = _activity_in_all(check_int("n_clicks", clicks, 1), n_users, n_items, rng)
     ends = np.append(np.arange(0, n_users, block), n_users)
     up_to = np.append(0, activity.cumsum())[ends]
     # Sums are rounded, not each block's part, so the totals are right within one click; and exploration is a share of
@@ -66,7 +66,7 @@ def _activity_in_all(clicks: int, n_users: int, n_items: int, rng: np.random.Gen
     most = n_users * int(_whole_clicks(np.array([np.inf]), n_items)[0])
     if not least <= clicks <= most:
         raise InputError(
-            f"clicks must be from {least:,} to {most:,} for {n_users:,} users and {n_items:,} films: at least "
+            f"n_clicks must be from {least:,} to {most:,} for {n_users:,} users and {n_items:,} films: at least "
             f"{_LEAST_ACTIVITY} for each user and one for each film, at most {_MOST_OF_ALL:.0%} of all films for each "
             f"user; got {clicks:,}"
         )

@@ -38,22 +38,22 @@ class NoisyInteractions:
 
 
 def inject_noise(
-    interactions: Interactions, level: float, kind: NoiseKind = "uniform", seed: int = 0
+    interactions: Interactions, ratio: float, kind: NoiseKind = "uniform", seed: int = 0
 ) -> NoisyInteractions:
     """Add or swap in false interactions, and remember which they are.
 
-    The number of false ones is `level` times the number of true ones, rounded. They are never put on a pair
+    The number of false ones is `ratio` times the number of true ones, rounded. They are never put on a pair
     that is there already, nor on one that is known to be true but held out (`Interactions.held_out`: splits
     set it, `with_held_out` sets it for splits made elsewhere).
 
     Parameters
     ----------
     interactions : the clean data, a training part as a rule
-    level : the number of false interactions, as a share of the number of true ones
+    ratio : the number of false interactions, as a share of the number of true ones
     kind : {"uniform", "popularity", "swap", "disliked"}
         `uniform` adds unobserved pairs, users in proportion to their activity, items all alike. `popularity`
         does the same with items in proportion to their popularity. `swap` exchanges items between pairs of
-        true interactions, so that each user and each item keeps its number of interactions; at `level` .2, a
+        true interactions, so that each user and each item keeps its number of interactions; at `ratio` .2, a
         fifth of the true ones is gone and a false one stands for each. `disliked` adds pairs that the user
         rated below the threshold (see `Interactions.filter_by_rating`).
     seed : the same seed gives the same noise
@@ -65,10 +65,10 @@ def inject_noise(
     true one it stands for. Any other column is dropped: no value in it would be true of the noise.
     """
     check_choice("kind", kind, ("uniform", "popularity", "swap", "disliked"))
-    level = check_float("level", level, 0, 1) if kind == "swap" else check_float("level", level, 0)
+    ratio = check_float("ratio", ratio, 0, 1) if kind == "swap" else check_float("ratio", ratio, 0)
     columns = {name: values for name, values in interactions.columns.items() if name in ("rating", "timestamp")}
     clean = replace(interactions, columns=columns)
-    count = round(min(level * len(clean), 1e18))
+    count = round(min(ratio * len(clean), 1e18))
     rng = make_generator(seed)
     if kind == "swap":
         return _swapped(clean, count, rng)
@@ -125,7 +125,7 @@ def _enumerated(clean: Interactions, taken: Pairs, count: int, kind: NoiseKind, 
         best, best_key = best[least], best_key[least]
     if len(best) < count:
         raise InputError(
-            f"level asks for more false interactions than there is room for: {count - len(best):,} too many"
+            f"ratio asks for more false interactions than there is room for: {count - len(best):,} too many"
         )
     return best
 
@@ -140,7 +140,7 @@ def _disliked(clean: Interactions, count: int, rng: np.random.Generator) -> Pair
     pool = _free_of(low.row.astype(np.int64) * clean.n_items + low.col, _known(clean))
     pool = pool[clean.activity[pool // clean.n_items] > 0]
     if count > len(pool):
-        raise InputError(f"level asks for {count:,} disliked pairs, but there are only {len(pool):,}")
+        raise InputError(f"ratio asks for {count:,} disliked pairs, but there are only {len(pool):,}")
     return rng.choice(pool, size=count, replace=False)
 
 
@@ -188,7 +188,7 @@ def _swapped(clean: Interactions, count: int, rng: np.random.Generator) -> Noisy
         if rounds_in_vain == _PATIENCE:
             raise InputError(
                 f"no way was found to swap {count:,} of {len(clean):,} interactions onto pairs that are free; only "
-                f"{count - missing:,} could be. Lower the level"
+                f"{count - missing:,} could be. Lower the ratio"
             )
         noise = np.sort(base[is_noise] + items[is_noise])
         drawn = _first_of_each(rng.integers(len(clean), size=4 * missing + 64))
@@ -215,7 +215,7 @@ def _check_room(clean: Interactions, count: int) -> Pairs:
     active = clean.activity > 0
     free = int(active.sum()) * clean.n_items - int(np.count_nonzero(active[taken // max(clean.n_items, 1)]))
     if count > free:
-        raise InputError(f"level asks for {count:,} false interactions, but only {free:,} pairs are free")
+        raise InputError(f"ratio asks for {count:,} false interactions, but only {free:,} pairs are free")
     return taken
 
 

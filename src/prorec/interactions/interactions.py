@@ -333,17 +333,17 @@ class Interactions:
         cols = np.flatnonzero(self.popularity)
         return self._taken(rows, cols, self.users[rows], self.items[cols])
 
-    def align(self, like: Interactions) -> Interactions:
+    def align(self, other: Interactions) -> Interactions:
         """The same interactions on the users and items of another, in its order.
 
         Interactions of users or items that the other does not have are dropped, with a warning that counts
         them; if none is left, that is an error. Ids that differ only in type between the two are refused.
         """
-        if self.users is like.users and self.items is like.items:
+        if self.users is other.users and self.items is other.items:
             return self
-        rows = find_positions(self.users, like.users, "user") if self.n_users else np.full(like.n_users, -1)
-        cols = find_positions(self.items, like.items, "item") if self.n_items else np.full(like.n_items, -1)
-        aligned = self._taken(rows, cols, like.users, like.items)
+        rows = find_positions(self.users, other.users, "user") if self.n_users else np.full(other.n_users, -1)
+        cols = find_positions(self.items, other.items, "item") if self.n_items else np.full(other.n_items, -1)
+        aligned = self._taken(rows, cols, other.users, other.items)
         if dropped := len(self) - len(aligned):
             strangers = self.n_users - np.count_nonzero(rows >= 0), self.n_items - np.count_nonzero(cols >= 0)
             problem = f"{strangers[0]:,} users and {strangers[1]:,} items are not in the other data"
@@ -352,7 +352,7 @@ class Interactions:
             warnings.warn(
                 f"{problem}: {dropped:,} of {len(self):,} interactions were dropped", DataWarning, stacklevel=2
             )
-        return replace(aligned, item_names=like.item_names, item_categories=like.item_categories)
+        return replace(aligned, item_names=other.item_names, item_categories=other.item_categories)
 
     def _pattern(self, keep: NDArray[np.bool_], values: NDArray[Any] | None = None) -> csr_array:
         """The marked pairs, with other values than the weights; by default, only that they are there."""
