@@ -138,7 +138,7 @@ def tables(spark: Any, folder: Path) -> None:
         before = last_stage(spark)
         given = spark.read.parquet(str(name / "user")), spark.read.parquet(str(name / "item"))
         denoised = SparkProRec(partitions=8).fit(
-            spark.read.parquet(str(name / "clicks")), factors=given, work=str(name / "work")
+            spark.read.parquet(str(name / "clicks")), factors=given, work_dir=str(name / "work")
         )
         denoised.frame.write.parquet(str(name / "out"))
         costs = cost_since(spark, before)

@@ -38,7 +38,7 @@ def main() -> None:
         show(kind, "one machine", finder.noise_probability_, finder.noise_rate_, noisy.is_noise, taken)
         ids = {"user": log.users[log.user_codes], "item": log.items[log.item_codes]}
         begin = time.perf_counter()
-        found = SparkProRec(noise="cross-fit", partitions=4).fit(spark.createDataFrame(pa.table(ids)))
+        found = SparkProRec(noise_method="cross-fit", partitions=4).fit(spark.createDataFrame(pa.table(ids)))
         rows = found.noise_table().toArrow()
         taken = time.perf_counter() - begin
         users, items = (rows[name].to_pylist() for name in ("user", "item"))

@@ -152,7 +152,7 @@ def run(spark: Any, folder: Path, millions: float) -> tuple[int, float, Watch, f
     begin = time.perf_counter()
     with watch:
         found = SparkProRec(partitions=16).fit(
-            frames["clicks"], factors=(frames["users"], frames["items"]), work=str(folder / f"work-{millions}")
+            frames["clicks"], factors=(frames["users"], frames["items"]), work_dir=str(folder / f"work-{millions}")
         )
         found.frame.write.mode("overwrite").parquet(str(folder / "out.parquet"))
     return clicks.n_users, time.perf_counter() - begin, watch, alone

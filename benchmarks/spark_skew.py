@@ -119,7 +119,7 @@ def run(spark: Any, folder: Path, half: int, repeats: int, partitions: int, *, a
         factors = spark.read.parquet(str(folder / "user")), spark.read.parquet(str(folder / "item"))
     begin = time.perf_counter()
     denoiser = SparkProRec(ALS(rank=RANK, sweeps=2), partitions=partitions)
-    found = denoiser.fit(spark.read.parquet(str(folder / "clicks")), factors=factors, work=str(folder / "work"))
+    found = denoiser.fit(spark.read.parquet(str(folder / "clicks")), factors=factors, work_dir=str(folder / "work"))
     found.frame.write.mode("overwrite").parquet(str(folder / "out"))
     return time.perf_counter() - begin
 

@@ -35,10 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--master", "local[2]"), "--master means nothing without --engine spark"),
         (("--engine", "spark", "--transport", "emd"), "--transport means nothing with --engine spark"),
         (("--engine", "spark", "--items", "items.csv"), "--items means nothing with --engine spark"),
-        (
-            ("--engine", "spark", "--noise-method", "tarot"),
-            "noise must be 'plan', 'cross-fit' or a CrossFit; got 'tarot'",
-        ),
+        (("--engine", "spark", "--noise-method", "tarot"), "noise_method must be 'plan', 'cross-fit' or a CrossFit"),
         (("--engine", "spark", "--noise-method", "cross-fit", "--fdr", "0"), "fdr must be above 0 and below 1"),
         (("--engine", "spark", "--report", "page.txt"), "page.txt"),
         (("--engine", "spark", "-p", "depth=3"), "ALS has no parameter 'depth'; it has rank"),

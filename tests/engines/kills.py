@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from prorec.engines.spark.work_directory import WorkFolder
+from prorec.engines.spark.work_directory import WorkDirectory
 
 
 def executors() -> list[int]:
@@ -40,7 +40,7 @@ def killing(steps: tuple[str, ...], after: float) -> Iterator[list[str]]:
     """A worker is killed so many seconds into the first step called like each of these; which ones those were."""
     killed: list[str] = []
     killers: list[threading.Thread] = []
-    say, left = WorkFolder.say, list(steps)
+    say, left = WorkDirectory.say, list(steps)
 
     def kill(step: str) -> None:
         time.sleep(after)
@@ -52,7 +52,7 @@ def killing(steps: tuple[str, ...], after: float) -> Iterator[list[str]]:
                 return
             time.sleep(0.05)  # the last ones are dead, and the next ones not yet born
 
-    def say_and_kill(folder: WorkFolder, step: str) -> None:
+    def say_and_kill(folder: WorkDirectory, step: str) -> None:
         say(folder, step)
         named = [each for each in left if each in step]
         if named:
@@ -61,7 +61,7 @@ def killing(steps: tuple[str, ...], after: float) -> Iterator[list[str]]:
             killers[-1].start()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WorkFolder, "say", say_and_kill)
+        patch.setattr(WorkDirectory, "say", say_and_kill)
         yield killed
     for killer in killers:
         killer.join()

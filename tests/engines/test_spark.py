@@ -14,7 +14,7 @@ import pytest
 import prorec
 from prorec import InputError, Interactions, ProRec
 from prorec.engines.spark import ALS, SparkProRec, denoise
-from prorec.engines.spark.work_directory import WorkFolder
+from prorec.engines.spark.work_directory import WorkDirectory
 from prorec.models import SVD, WRMF, Model
 from prorec.transport.factors import Factors
 from tests.engines.kills import killing
@@ -82,7 +82,7 @@ def test_the_same_answer_on_movielens(spark: Any, tmp_path: Path) -> None:
 def test_the_same_answer_whatever_is_asked_for(
     spark: Any, club: Interactions, model: WRMF, in_blocks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    how: dict[str, Any] = {"threshold": "none", "marginals": "uniform", "flag_share": 0.2}
+    how: dict[str, Any] = {"threshold": "none", "marginals": "uniform", "flag_fraction": 0.2}
     if in_blocks:
         how = {"threshold": 5, "gamma": 0.3, "beta": 50.0, "lam": 0.25}
         monkeypatch.setattr("prorec.engines.spark.broadcast_files._BLOCK", 4 * 8 * 30)  # thirty items at a time
@@ -254,10 +254,10 @@ def test_factors_must_be_those_of_the_table(spark: Any, club: Interactions, mode
 
 def test_a_work_folder_of_another_run_is_refused(spark: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "work")
-    WorkFolder(spark, path, ["one run"], resume=False)
-    WorkFolder(spark, path, ["one run"], resume=True)
+    WorkDirectory(spark, path, ["one run"], resume=False)
+    WorkDirectory(spark, path, ["one run"], resume=True)
     with pytest.raises(InputError, match="begun with other options"):
-        WorkFolder(spark, path, ["another run"], resume=True)
+        WorkDirectory(spark, path, ["another run"], resume=True)
 
 
 def test_a_work_folder_of_another_table_is_refused(spark: Any, tmp_path: Path) -> None:
@@ -266,8 +266,8 @@ def test_a_work_folder_of_another_table_is_refused(spark: Any, tmp_path: Path) -
     one, other = (spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in ("one", "other"))
     work = str(tmp_path / "work")
     with pytest.raises(InputError, match="every user has one interaction only"):
-        SparkProRec().fit(one, work=work)
+        SparkProRec().fit(one, work_dir=work)
     with pytest.raises(InputError, match="every user has one interaction only"):
-        SparkProRec().fit(one, work=work, resume=True)
+        SparkProRec().fit(one, work_dir=work, resume=True)
     with pytest.raises(InputError, match="begun with other options or other data"):
-        SparkProRec().fit(other, work=work, resume=True)
+        SparkProRec().fit(other, work_dir=work, resume=True)

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 import prorec
 from prorec import InputError, Interactions, NoiseFinder, ProRec
-from prorec.engines.spark import ALS, CrossFit, Denoised, SparkProRec, denoise
+from prorec.engines.spark import ALS, CrossFit, SparkProRec, SparkResult, denoise
 from prorec.engines.spark.arrow_batches import in_pieces, values_in
 from prorec.engines.spark.block_tasks import counted
 from prorec.engines.spark.chance import chance
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pyte
 
 FOLDS = 2
 PARTITIONS = 3
-HOW: dict[str, Any] = {"weights": "both", "fdr": 0.5}
+SETTINGS: dict[str, Any] = {"weighting": "both", "fdr": 0.5}
 MODELS = (ALS(rank=4, sweeps=2), ALS(rank=2, alpha=1.0, sweeps=2))
 
 
@@ -114,21 +114,21 @@ DEADLY = ("fold 1 of 2, model 1: ALS", "fold 2 of 2: judging", "clicks among cli
 
 
 @pytest.fixture(scope="module")
-def found(spark: Any, log: Interactions, fitted: WRMF, tmp_path_factory: pytest.TempPathFactory) -> Denoised:
+def found(spark: Any, log: Interactions, fitted: WRMF, tmp_path_factory: pytest.TempPathFactory) -> SparkResult:
     """A run in which a worker is killed in every step of cross-fitting that has more than a moment's work to lose."""
-    denoiser = SparkProRec(noise=CrossFit(MODELS, folds=FOLDS), partitions=PARTITIONS, **HOW)
+    denoiser = SparkProRec(noise_method=CrossFit(MODELS, folds=FOLDS), partitions=PARTITIONS, **SETTINGS)
     table, factors = table_of(spark, log), factors_of(spark, fitted)
     with killing(DEADLY, after=0.4) as killed:
-        done = denoiser.fit(table, factors=factors, work=str(tmp_path_factory.mktemp("work")))
+        done = denoiser.fit(table, factors=factors, work_dir=str(tmp_path_factory.mktemp("work")))
     for step in DEADLY:
         assert any(step in each for each in killed), (step, killed)
     return done
 
 
 def test_the_same_probabilities_whoever_is_killed(
-    found: Denoised, log: Interactions, fitted: WRMF, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    found: SparkResult, log: Interactions, fitted: WRMF, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work, rows = Path(found.work), found.noise_table().toArrow()
+    work, rows = Path(found.work_dir), found.noise_table().toArrow()
     folds, controls = listed(work, "folds"), listed(work, "controls")
     for user in range(log.n_users):  # dealt like cards
         counts = np.bincount(folds[log.user_codes == user], minlength=FOLDS)
@@ -142,7 +142,7 @@ def test_the_same_probabilities_whoever_is_killed(
         "prorec.noise.finder.drawn", lambda *_: (controls.astype(np.int32), np.ones(len(controls), dtype=bool))
     )
     finder = NoiseFinder([FromSpark(work, number, log.matrix.shape) for number in range(2)], folds=FOLDS)
-    local = ProRec(fitted, noise_method=finder, weighting="both", fdr=0.5).fit(log, refit=False)
+    local = ProRec(fitted, noise_method=finder, **SETTINGS).fit(log, refit=False)
 
     at = places_in(log, rows)
     assert sorted(at) == list(range(len(log)))
@@ -170,13 +170,13 @@ def test_the_same_probabilities_whoever_is_killed(
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"noise": "tea leaves"}, "noise must be 'plan', 'cross-fit' or a CrossFit; got 'tea leaves'"),
-        ({"noise": CrossFit(folds=1)}, "folds must be a whole number from 2 to 1000"),
-        ({"noise": CrossFit(seed=2**63)}, "seed must be a whole number from 0 to"),
-        ({"noise": CrossFit(())}, "models must have at least one ALS"),
-        ({"noise": CrossFit((WRMF(),))}, "models must be prorec.engines.spark.ALS"),  # type: ignore[arg-type]
-        ({"noise": "cross-fit", "fdr": 1.0}, "fdr must be above 0 and below 1"),
-        ({"weights": "both"}, "needs probabilities that mean something"),
+        ({"noise_method": "tea leaves"}, "noise_method must be 'plan', 'cross-fit' or a CrossFit; got 'tea leaves'"),
+        ({"noise_method": CrossFit(folds=1)}, "folds must be a whole number from 2 to 1000"),
+        ({"noise_method": CrossFit(seed=2**63)}, "seed must be a whole number from 0 to"),
+        ({"noise_method": CrossFit(())}, "base_models must have at least one ALS"),
+        ({"noise_method": CrossFit((WRMF(),))}, "base_models must be prorec.engines.spark.ALS"),  # type: ignore[arg-type]
+        ({"noise_method": "cross-fit", "fdr": 1.0}, "fdr must be above 0 and below 1"),
+        ({"weighting": "both"}, "needs probabilities that mean something"),
     ],
 )
 def test_settings_that_make_no_sense(spark: Any, how: dict[str, Any], message: str) -> None:
@@ -187,10 +187,10 @@ def test_settings_that_make_no_sense(spark: Any, how: dict[str, Any], message: s
 def test_a_log_that_cannot_be_cross_fitted(spark: Any) -> None:
     table = spark.createDataFrame(pa.table({"user": [1, 1, 2], "item": [1, 2, 1]}))
     with pytest.raises(InputError, match="folds must be at most 3, the number of interactions; got 4"):
-        denoise(table, noise=CrossFit(folds=4), partitions=1)
+        denoise(table, noise_method=CrossFit(folds=4), partitions=1)
     everything = spark.createDataFrame(pa.table({"user": [1, 1, 2, 2], "item": [1, 2, 1, 2]}))
     with pytest.raises(InputError, match="every user has an interaction with every item"):
-        denoise(everything, noise=CrossFit(folds=2), partitions=1)
+        denoise(everything, noise_method=CrossFit(folds=2), partitions=1)
     one_weight = spark.createDataFrame(pa.table({"user": [1, 1], "item": [1, 2], "weight": [1.0, 0.0]}))
     with pytest.raises(InputError, match="all weight is in one fold"):
-        denoise(one_weight, noise=CrossFit(folds=2), partitions=1)
+        denoise(one_weight, noise_method=CrossFit(folds=2), partitions=1)

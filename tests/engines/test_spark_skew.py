@@ -36,7 +36,7 @@ def test_one_user_with_half_one_item_of_everyone_and_users_with_one_click(
 
     work = tmp_path / "work"
     denoiser = SparkProRec(partitions=6)
-    found = denoiser.fit(table_of(spark, clicks), factors=factors_of(spark, model), work=str(work))
+    found = denoiser.fit(table_of(spark, clicks), factors=factors_of(spark, model), work_dir=str(work))
     assert_same(clicks, local, found.noise_table().toArrow())
     assert found.history[0].mass_kept == pytest.approx(local.history_[-1].mass_kept, abs=1e-5)
     assert found.history[0].below_threshold == pytest.approx(local.history_[-1].below_threshold, abs=1e-3)

@@ -64,9 +64,9 @@ def denoise_on_spark(
         user_col=columns["user_col"],
         item_col=columns["item_col"],
         weight_col=columns["weight_col"],
-        work=work,
+        work_dir=work,
         resume=resume,
-        say=lambda words: console.print(Text(words)),
+        show_estimate=lambda words: console.print(Text(words)),
     )
     result = found.frame.where(f"not `{found.frame.columns[-1]}`") if drop else found.frame
     # In the work folder first: then there is no moment at which a part of it stands where the whole should.

@@ -6,6 +6,6 @@ Nothing here does the arithmetic a second time: partitions of users are handed t
 from prorec.engines.spark.als import ALS
 from prorec.engines.spark.cross_fit import CrossFit
 from prorec.engines.spark.spark_denoiser import SparkProRec, denoise
-from prorec.engines.spark.spark_result import Denoised
+from prorec.engines.spark.spark_result import SparkResult
 
-__all__ = ["ALS", "CrossFit", "Denoised", "SparkProRec", "denoise"]
+__all__ = ["ALS", "CrossFit", "SparkProRec", "SparkResult", "denoise"]

@@ -10,7 +10,7 @@ from prorec._core.checks import check_float, check_int
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from prorec.engines.spark.work_directory import WorkFolder
+    from prorec.engines.spark.work_directory import WorkDirectory
 
 _CHECKPOINT = 4  # sweeps: how a factor came about is remembered back to here, and what is longer overflows Java's stack
 
@@ -63,7 +63,7 @@ class ALS:
         return model.userFactors, model.itemFactors
 
     def written(
-        self, clicks: DataFrame, n_blocks: int, folder: WorkFolder, place: str, step: str
+        self, clicks: DataFrame, n_blocks: int, folder: WorkDirectory, place: str, step: str
     ) -> tuple[DataFrame, DataFrame]:
         """The same, (user, features) and (item, features), in the work folder: learned there once.
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from prorec.engines.spark.broadcast_files import Shipping
     from prorec.engines.spark.sizes import Sizes
-    from prorec.engines.spark.work_directory import WorkFolder
+    from prorec.engines.spark.work_directory import WorkDirectory
 
 ShippedAs = Callable[[tuple[str, ...], int], Shipped]
 
@@ -39,7 +39,7 @@ ShippedAs = Callable[[tuple[str, ...], int], Shipped]
 class CrossFit:
     """How noise is looked for by cross-fitting; what `prorec.NoiseFinder` is on one machine."""
 
-    models: tuple[ALS, ...] = (
+    base_models: tuple[ALS, ...] = (
         ALS(rank=10, alpha=10.0, regularization=0.3),
         ALS(rank=40, alpha=1.0, regularization=0.1),
     )
@@ -52,11 +52,11 @@ class CrossFit:
 
     def check(self) -> None:
         """Refuse parameters that make no sense."""
-        if not (isinstance(self.models, tuple | list) and self.models):
-            raise InputError("models must have at least one ALS(…) in it")
-        for model in self.models:
+        if not (isinstance(self.base_models, tuple | list) and self.base_models):
+            raise InputError("base_models must have at least one ALS(…) in it")
+        for model in self.base_models:
             if not isinstance(model, ALS):
-                raise InputError(f"models must be prorec.engines.spark.ALS(…); got {type(model).__name__}")
+                raise InputError(f"base_models must be prorec.engines.spark.ALS(…); got {type(model).__name__}")
             model.check()
         check_int("folds", self.folds, 2, 1000)
         check_int("seed", self.seed, 0, 2**63 - 1)
@@ -75,7 +75,7 @@ def cross_fitted(
     grouped: DataFrame,
     lists: Lists,
     sizes: Sizes,
-    folder: WorkFolder,
+    folder: WorkDirectory,
     shipping: Shipping,
     shipped: ShippedAs,
 ) -> Judgement:
@@ -159,7 +159,7 @@ def _judged_in(
     dealt: DataFrame,
     clicks: DataFrame,
     sizes: Sizes,
-    folder: WorkFolder,
+    folder: WorkDirectory,
     shipping: Shipping,
     shipped: ShippedAs,
 ) -> DataFrame:
@@ -170,7 +170,7 @@ def _judged_in(
         # As many partitions as were asked for, and merged: the pass over all pairs is done in these.
         everything, voters = dealt.repartition(sizes.partitions, "user"), []
         train = clicks.where(f"folds <> {fold}")
-        for number, model in enumerate(how.models):
+        for number, model in enumerate(how.base_models):
             users, items = model.written(
                 train, sizes.partitions, folder, f"{name}/model-{number}", f"{step}, model {number + 1}"
             )
@@ -198,7 +198,7 @@ def _featured(dealt: DataFrame, judged: list[DataFrame], how: CrossFit, sizes: S
     joined = dealt.join(parts, "user").select(
         *dealt.columns, *(F.flatten(F.col(f"parts.{name}")).alias(name) for name in names)
     )
-    work = partial(cross_fit_tasks.featured, n_items=sizes.items, n_voters=len(how.models), popularity=popularity)
+    work = partial(cross_fit_tasks.featured, n_items=sizes.items, n_voters=len(how.base_models), popularity=popularity)
     return joined.mapInArrow(work, cross_fit_tasks.FEATURED)
 
 

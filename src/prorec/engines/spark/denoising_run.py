@@ -27,8 +27,8 @@ from prorec.engines.spark.flag_cutoff import cutoff
 from prorec.engines.spark.interaction_table import Clicks, free_name, numbered, placed, quoted, small
 from prorec.engines.spark.lists import Lists
 from prorec.engines.spark.sizes import Sizes
-from prorec.engines.spark.spark_result import Denoised, RoundOnSpark
-from prorec.engines.spark.work_directory import WorkFolder
+from prorec.engines.spark.spark_result import RoundOnSpark, SparkResult
+from prorec.engines.spark.work_directory import WorkDirectory
 from prorec.transport.blocks import check_memory
 from prorec.transport.gamma import MAX_USERS, gamma_from_squares, parse_gamma
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from prorec.engines.spark.spark_denoiser import SparkProRec
 
-Say = Callable[[str], object]
 _FACTORS = 64e6  # bytes of item factors: of fewer, a task has copies that are multiplied faster, three times as large
 
 
@@ -49,29 +48,29 @@ class Run:
         clicks: Clicks,
         settings: SparkProRec,
         given: tuple[DataFrame, DataFrame] | None,
-        work: str | None,
+        work_dir: str | None,
         resume: bool,
-        say: Say,
+        show_estimate: Callable[[str], object] | None,
     ) -> None:
-        self.clicks, self.settings, self.given, self.say = clicks, settings, given, say
+        self.clicks, self.settings, self.given, self.show_estimate = clicks, settings, given, show_estimate
         self.judgement: Judgement | None = None
         """What cross-fitting found, if that was asked for."""
         self.spark = clicks.frame.sparkSession
         context = self.spark.sparkContext
-        if work is None:
+        if work_dir is None:
             if not str(context.master).startswith("local"):
-                raise InputError("work must name a folder that all executors reach, such as one on hdfs: or s3a:")
-            work = tempfile.mkdtemp(prefix="prorec-spark-")
+                raise InputError("work_dir must name a folder that all executors reach, such as one on hdfs: or s3a:")
+            work_dir = tempfile.mkdtemp(prefix="prorec-spark-")
         self.n_partitions = settings.partitions or 4 * context.defaultParallelism
         # Not every table comes from files; of one that does, those tell it from another of the same columns.
         frames = [clicks.frame, *(given or ())]
         sources = [[frame.schema.json(), sorted(frame.inputFiles())] for frame in frames]
         told_apart = hashlib.sha256(json.dumps(sources).encode()).hexdigest()
         identity = [str(settings), clicks.user, clicks.item, clicks.weight, told_apart]
-        self.folder = WorkFolder(self.spark, work, identity, resume=resume)
+        self.folder = WorkDirectory(self.spark, work_dir, identity, resume=resume)
         self.shipping = Shipping(self.spark)
 
-    def go(self) -> Denoised:
+    def go(self) -> SparkResult:
         """All of it."""
         self._begin = time.perf_counter()
         self._number()
@@ -118,7 +117,10 @@ class Run:
         self.sizes = Sizes(rows, n_pairs, counts[0], counts[1], rank, self.n_partitions)
         self.total = total
         check_memory(self.settings.memory, counts[1])
-        self.say(self.sizes.plan(self.settings.rounds, self.settings.cross_fit, learns=self.given is None))
+        if self.show_estimate is not None:
+            self.show_estimate(
+                self.sizes.plan(self.settings.rounds, self.settings.cross_fit, learns=self.given is None)
+            )
 
     def _total(self) -> list[float]:
         by_user = self.indexed.groupBy("user").agg({"*": "count", "weight": "sum"})
@@ -237,7 +239,7 @@ class Run:
         )
         grouped = self._grouped(which)
         lists = [("items", "int"), ("weights", "float"), ("originals", "float")]
-        if settings.weights != "plan":
+        if settings.weighting != "plan":
             grouped = grouped.join(self._trusted(), "user")
             lists.append(("trusted", "float"))
         potential = self.shipping.send(f"potential-{which}", self._item_potential(which, sums))
@@ -262,8 +264,8 @@ class Run:
             threshold=settings.threshold,
             beta=settings.beta,
             lam=settings.lam,
-            anchored=settings.anchored,
-            by=settings.weights,
+            anchored=settings.relabel_from == "original",
+            by=settings.weighting,
         )
         folder.say(f"round {which}: thresholds and new weights")
         return everything.mapInArrow(work, block_tasks.MATCHED)
@@ -336,10 +338,10 @@ class Run:
             probabilities = self.judgement.pairs.select("noise_probability")
             return cutoff(probabilities, None, lambda number, wrong: wrong <= settings.fdr * number)
         probability = partial(plan_probability, n_items=sizes.items)
-        most = int(settings.flag_share * sizes.pairs)
+        most = int(settings.flag_fraction * sizes.pairs)
         return cutoff(self.matched.select("shares"), probability, lambda number, wrong: number <= most)
 
-    def _put_together(self, history: list[RoundOnSpark]) -> Denoised:
+    def _put_together(self, history: list[RoundOnSpark]) -> SparkResult:
         from pyspark.sql import functions as F
 
         folder, sizes, clicks = self.folder, self.sizes, self.clicks
@@ -383,4 +385,4 @@ class Run:
         if self.given is not None:
             told["model"] = "factors that were given"
         share = None if self.judgement is None else self.judgement.share
-        return Denoised(frame, people, sizes, tuple(history), seconds, told, folder.path, share, found)
+        return SparkResult(frame, people, sizes, tuple(history), seconds, told, folder.path, share, found)

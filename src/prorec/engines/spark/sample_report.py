@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from prorec.engines.spark.sizes import Sizes
-    from prorec.engines.spark.spark_result import Denoised, RoundOnSpark
+    from prorec.engines.spark.spark_result import RoundOnSpark, SparkResult
 
 
-def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> None:
+def write_sample(found: SparkResult, path: str | Path, title: str, most: int) -> None:
     """Write a page about users, in the order of a hash of their numbers, who have so many interactions at most."""
     check_report(path)
     sizes = found.sizes
@@ -58,7 +58,7 @@ def write_sample(found: Denoised, path: str | Path, title: str, most: int) -> No
         None if found.noise_rate is None else rows["percentile_rank"].to_numpy()[order],
         found.noise_rate,
         float(told["fdr"]),
-        float(told["flag_share"]),
+        float(told["flag_fraction"]),
         float(told["lam"]),
         None,
         None,
@@ -84,7 +84,7 @@ def _of_what(known: Interactions, sizes: Sizes) -> str:
     )
 
 
-def _drawn(found: Denoised, most: int) -> DataFrame:
+def _drawn(found: SparkResult, most: int) -> DataFrame:
     """Users, (user), with so many interactions at most; one there is in any case."""
     from pyspark.sql import functions as F
 

@@ -40,7 +40,7 @@ class Sizes:
         """The passes and bytes, for a person."""
         before = []
         if cross_fit is not None:
-            ranks, pairs = [model.rank for model in cross_fit.models], self.users * self.items
+            ranks, pairs = [model.rank for model in cross_fit.base_models], self.users * self.items
             before = [
                 f"Cross-fitting, {cross_fit.folds} folds, each:",
                 f"  ALS, rank {' and '.join(map(str, ranks))}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,9 +11,9 @@ from prorec._core.errors import InputError
 from prorec.denoise.labels import By
 from prorec.engines.spark.als import ALS
 from prorec.engines.spark.cross_fit import CrossFit
-from prorec.engines.spark.denoising_run import Run, Say
+from prorec.engines.spark.denoising_run import Run
 from prorec.engines.spark.interaction_table import Clicks
-from prorec.engines.spark.spark_result import Denoised
+from prorec.engines.spark.spark_result import SparkResult
 from prorec.interactions.columns import ColumnRef
 from prorec.noise.flagging import check_fdr
 from prorec.transport.blocks import check_memory
@@ -42,19 +43,19 @@ class SparkProRec:
     """λ: how much of the present weights is kept."""
     rounds: int = 1
     """How often, at most."""
-    anchored: bool = False
-    """Whether r is applied to the weights of the beginning."""
+    relabel_from: Literal["current", "original"] = "current"
+    """The weights that r is applied to."""
     tolerance: float = 0.01
     """When weights change by less than this share of their sum, that was the last round."""
     marginals: Literal["popularity", "uniform"] = "popularity"
     """How much mass each user sends and each item receives."""
-    noise: str | CrossFit = "plan"
+    noise_method: str | CrossFit = "plan"
     """Where the noise probability comes from: `plan`, which orders clicks and costs nothing; `cross-fit`, or a
     `CrossFit`, from models that have not seen the click, which is calibrated and costs a fit of each for every fold."""
-    weights: By = "plan"
+    weighting: By = "plan"
     """What clicks are relabelled by: the plan's r; 1 − the noise probability, if that is cross-fitted; or both, r times
     that."""
-    flag_share: float = 0.05
+    flag_fraction: float = 0.05
     """The share of interactions to flag, the most suspicious, where the probability is the plan's."""
     fdr: float = 0.1
     """The share of flags that may be wrong, where the probability is cross-fitted."""
@@ -71,10 +72,10 @@ class SparkProRec:
         user_col: ColumnRef = None,
         item_col: ColumnRef = None,
         weight_col: ColumnRef = None,
-        work: str | None = None,
+        work_dir: str | None = None,
         resume: bool = False,
-        say: Say | None = None,
-    ) -> Denoised:
+        show_estimate: Callable[[str], object] | None = None,
+    ) -> SparkResult:
         """Run Algorithm 1 on a table of interactions.
 
         Parameters
@@ -83,24 +84,24 @@ class SparkProRec:
         factors : of any model, instead of ALS's: two DataFrames, (user, features) and (item, features), with the ids of
             `df` and an array of numbers for each. Then there is one round, because nothing learns again
         user_col, item_col, weight_col : names of columns, where they are not the usual ones
-        work : a folder that all executors reach, for what is worked out on the way; what comes out is read from there.
+        work_dir : a folder that all executors reach, for intermediate results; the result is read from there.
             Without, a temporary one of this machine
-        resume : go on from what an interrupted run left in `work`
-        say : called with the plan of passes and bytes, before they start
+        resume : go on from what an interrupted run left in `work_dir`
+        show_estimate : called with the passes and bytes that the run will take, as text, before they start
         """
         self.check()
         clicks = Clicks.of(df, user_col, item_col, weight_col)
         given = None if factors is None else _checked_factors(factors)
         if given is not None and self.rounds > 1:
             raise InputError("with factors that are given there is one round only: nothing learns from the new weights")
-        return Run(clicks, self, given, work, resume, say or (lambda words: None)).go()
+        return Run(clicks, self, given, work_dir, resume, show_estimate).go()
 
     @property
     def cross_fit(self) -> CrossFit | None:
         """How noise is looked for, if not by the plan."""
-        if isinstance(self.noise, CrossFit):
-            return self.noise
-        return CrossFit() if self.noise == "cross-fit" else None
+        if isinstance(self.noise_method, CrossFit):
+            return self.noise_method
+        return CrossFit() if self.noise_method == "cross-fit" else None
 
     def check(self) -> None:
         """Refuse settings that make no sense, before any job starts."""
@@ -113,16 +114,21 @@ class SparkProRec:
         check_int("rounds", self.rounds, 1)
         check_float("tolerance", self.tolerance, 0)
         check_threshold(self.threshold)
+        check_choice("relabel_from", self.relabel_from, ("current", "original"))
         check_choice("marginals", self.marginals, ("popularity", "uniform"))
-        check_float("flag_share", self.flag_share, 0, 1)
+        check_float("flag_fraction", self.flag_fraction, 0, 1)
         check_fdr(self.fdr)
-        if isinstance(self.noise, CrossFit):
-            self.noise.check()
-        elif self.noise not in ("plan", "cross-fit"):
-            raise InputError(f"noise must be 'plan', 'cross-fit' or a CrossFit; got {safe_repr(self.noise)}")
-        check_choice("weights", self.weights, ("plan", "probability", "both"))
-        if self.weights != "plan" and self.cross_fit is None:
-            raise InputError(f"weights={self.weights!r} needs probabilities that mean something: noise='cross-fit'")
+        if isinstance(self.noise_method, CrossFit):
+            self.noise_method.check()
+        elif self.noise_method not in ("plan", "cross-fit"):
+            raise InputError(
+                f"noise_method must be 'plan', 'cross-fit' or a CrossFit; got {safe_repr(self.noise_method)}"
+            )
+        check_choice("weighting", self.weighting, ("plan", "probability", "both"))
+        if self.weighting != "plan" and self.cross_fit is None:
+            raise InputError(
+                f"weighting={self.weighting!r} needs probabilities that mean something: noise_method='cross-fit'"
+            )
         check_memory(self.memory, 1)
         if self.partitions is not None:
             check_int("partitions", self.partitions, 1)
@@ -135,13 +141,13 @@ def denoise(
     user_col: ColumnRef = None,
     item_col: ColumnRef = None,
     weight_col: ColumnRef = None,
-    work: str | None = None,
+    work_dir: str | None = None,
     **settings: Any,
 ) -> DataFrame:
     """A table of interactions, with weight, noise_probability and flagged in each row; settings: `SparkProRec`'s."""
     denoiser = SparkProRec(**settings)
     return denoiser.fit(
-        df, factors=factors, user_col=user_col, item_col=item_col, weight_col=weight_col, work=work
+        df, factors=factors, user_col=user_col, item_col=item_col, weight_col=weight_col, work_dir=work_dir
     ).frame
 
 

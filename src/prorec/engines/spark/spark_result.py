@@ -27,7 +27,7 @@ class RoundOnSpark:
 
 
 @dataclass(frozen=True)
-class Denoised:
+class SparkResult:
     """What came out, as tables that Spark reads from the work folder; so they last as long as that is there."""
 
     frame: DataFrame
@@ -39,7 +39,7 @@ class Denoised:
     seconds: float
     settings: dict[str, str]
     """What the denoiser was told, by name."""
-    work: str
+    work_dir: str
     noise_rate: NoiseRateEstimate | None
     """How much of the log is noise, where that was looked for by cross-fitting."""
     _pairs: DataFrame

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ABOUT = "about.json"
 
 
-class WorkFolder:
+class WorkDirectory:
     """Tables by name. One that was written whole is read again rather than made again, if the run is a resumed one.
 
     Parameters
