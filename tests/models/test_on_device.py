@@ -389,7 +389,7 @@ def test_a_lack_of_memory_in_words(device: torch.device, monkeypatch: pytest.Mon
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
     monkeypatch.setattr(Sparse, "largest", short)
-    with pytest.raises(InputError, match=r"what SVD learns does not fit on .* \(device='cpu' does without it\): CUDA"):
+    with pytest.raises(InputError, match=r"what SVD learns does not fit on .* device='cpu' .* CUDA"):
         SVD(rank=2).fit(clicks())
 
 

@@ -1,1 +1,1 @@
-"""Errors, argument checks, progress, random numbers, threads, devices and files: what every package builds on."""
+"""Errors, argument checks, progress, random numbers, threads, devices and files: the base of every other package."""

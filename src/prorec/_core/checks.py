@@ -13,8 +13,24 @@ from prorec._core.errors import InputError
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Refuse a choice that is not among the allowed ones.
+    """Refuse a text that is not among the allowed ones.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the message.
+    value : object
+        Value of the argument.
+    allowed : tuple of str
+        Texts that are accepted.
+
+    Raises
+    ------
+    InputError
+        If the value is not one of the allowed texts.
+
+    Examples
+    --------
     >>> check_choice("kind", "uniform", ("uniform", "swap"))
     """
     if not isinstance(value, str) or value not in allowed:
@@ -22,48 +38,112 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise InputError(f"{name} must be one of {choices}, got {safe_repr(value)}")
 
 
-def check_int(name: str, value: Any, least: int, most: int | None = None, of: str = "") -> int:
-    """A whole number within bounds; `of` says what the upper bound is, for the message.
+def check_int(name: str, value: Any, minimum: int, maximum: int | None = None, maximum_name: str = "") -> int:
+    """Return a whole number within bounds.
 
-    >>> check_int("k", 5, 1, most=100)
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the message.
+    value : Any
+        Value of the argument; numpy's integers are accepted, booleans are not.
+    minimum : int
+        Smallest accepted number.
+    maximum : int, optional
+        Largest accepted number.
+    maximum_name : str, default ""
+        What the largest number is, for the message, such as "the number of items".
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    InputError
+        If the value is not a whole number within the bounds.
+
+    Examples
+    --------
+    >>> check_int("k", 5, 1, maximum=100)
     5
     """
     if isinstance(value, Integral) and not isinstance(value, bool):
-        given = int(value)
-        if least <= given and (most is None or given <= most):
-            return given
-    bounds = f"of at least {least}" if most is None else f"from {least} to {of + ', ' if of else ''}{most}"
+        number = int(value)
+        if minimum <= number and (maximum is None or number <= maximum):
+            return number
+    upper = f"{maximum_name}, {maximum}" if maximum_name else f"{maximum}"
+    bounds = f"of at least {minimum}" if maximum is None else f"from {minimum} to {upper}"
     raise InputError(f"{name} must be a whole number {bounds}; got {safe_repr(value)}")
 
 
-def check_float(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
-    """A finite number within bounds.
+def check_float(name: str, value: Any, minimum: float = -math.inf, maximum: float = math.inf) -> float:
+    """Return a finite number within bounds.
 
-    >>> check_float("level", 0.2, 0, 1)
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the message.
+    value : Any
+        Value of the argument; whole numbers and numpy's numbers are accepted, booleans are not.
+    minimum, maximum : float, optional
+        Smallest and largest accepted number.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        If the value is not a finite number within the bounds.
+
+    Examples
+    --------
+    >>> check_float("fraction", 0.2, 0, 1)
     0.2
     """
     if isinstance(value, Real) and not isinstance(value, bool):
         try:
-            given = float(value)
+            number = float(value)
         except OverflowError:
-            given = math.inf
-        if math.isfinite(given) and least <= given <= most:
-            return given
-    bounds = f" of at least {least:g}" if math.isfinite(least) else ""
-    bounds = f" from {least:g} to {most:g}" if math.isfinite(most) else bounds
+            number = math.inf
+        if math.isfinite(number) and minimum <= number <= maximum:
+            return number
+    bounds = f" of at least {minimum:g}" if math.isfinite(minimum) else ""
+    bounds = f" from {minimum:g} to {maximum:g}" if math.isfinite(maximum) else bounds
     raise InputError(f"{name} must be a finite number{bounds}; got {safe_repr(value)}")
 
 
-def check_array(name: str, given: Any) -> NDArray[Any]:
-    """An array of real numbers; not a copy, if it is one already.
+def check_array(name: str, value: Any) -> NDArray[Any]:
+    """Return an array of real numbers.
 
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the message.
+    value : array_like
+        Value of the argument.
+
+    Returns
+    -------
+    ndarray
+        The value itself, not a copy, if it is such an array already.
+
+    Raises
+    ------
+    InputError
+        If the value is not an array of numbers.
+
+    Examples
+    --------
     >>> check_array("rows", [[1, 2.5]])
     array([[1. , 2.5]])
     """
     try:
-        array = np.asarray(given)
+        array = np.asarray(value)
         if array.dtype.kind == "O" or array.dtype.itemsize > 8:
-            with np.errstate(over="ignore"):  # it is infinite then, and refused for that
+            with np.errstate(over="ignore"):  # an overflow becomes infinity, which the caller refuses
                 array = array.astype(np.float64) if array.dtype.kind in "Of" else array
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name} must be an array of numbers: {error}") from None
@@ -73,12 +153,23 @@ def check_array(name: str, given: Any) -> NDArray[Any]:
 
 
 def safe_repr(value: object) -> str:
-    """The value as it is written in Python, for a message.
+    """Return `repr(value)` for a message, whatever the value is.
 
+    Parameters
+    ----------
+    value : object
+        Any value, also one whose `repr` raises.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
     >>> safe_repr("a")
     "'a'"
     """
     try:
         return repr(value)
-    except Exception:  # a number of thousands of digits, an object that cannot be shown
+    except Exception:  # such as an integer of thousands of digits
         return f"something of type {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Where arithmetic runs: on this package's own CPU kernels, or on a device of PyTorch's."""
+"""Choice of the device that arithmetic runs on: prorec's own CPU kernels, or a device of PyTorch."""
 
 from __future__ import annotations
 
@@ -17,26 +17,38 @@ if TYPE_CHECKING:
     import torch
 
 _MIN_PAIRS_FOR_GPU = 1e9
-"""Pairs of a user and an item, below which the CPU is done before PyTorch and the GPU's driver are loaded."""
+"""Number of user–item pairs below which the CPU finishes before PyTorch and the GPU's driver are loaded."""
 
 
 def resolve_device(name: Any, pairs: float) -> torch.device | None:
-    """The device of PyTorch's to work on, or None where it is the CPU's own kernels.
+    """Return the PyTorch device to work on, or None for the CPU kernels.
 
     Parameters
     ----------
-    name : `auto`, a GPU if there is one, PyTorch to use it with, and enough to do; `cpu`; or `cuda` (`cuda:1`, …)
-    pairs : how many pairs of a user and an item there are to go over
+    name : str
+        "cpu", a name of PyTorch such as "cuda" or "cuda:1", or "auto": a GPU if there is one, PyTorch is installed
+        and the work is large enough.
+    pairs : float
+        Number of user–item pairs that the work goes over.
+
+    Returns
+    -------
+    torch.device or None
+
+    Raises
+    ------
+    InputError
+        If the device cannot be used here.
     """
     if not isinstance(name, str):
         raise InputError(f"device must be 'auto', 'cpu' or 'cuda'; got {safe_repr(name)}")
     if name == "auto":
-        return _usable("cuda") if pairs >= _MIN_PAIRS_FOR_GPU and _has_gpu() else None
-    return None if name == "cpu" else _usable(name)
+        return _open_device("cuda") if pairs >= _MIN_PAIRS_FOR_GPU and _has_gpu() else None
+    return None if name == "cpu" else _open_device(name)
 
 
-def _usable(name: str) -> torch.device:
-    """A device that PyTorch can use here; anything else is refused."""
+def _open_device(name: str) -> torch.device:
+    """Return a PyTorch device after a first computation on it."""
     try:
         import torch
     except ModuleNotFoundError:
@@ -55,18 +67,32 @@ def _usable(name: str) -> torch.device:
 
 
 def free_memory(device: torch.device) -> float:
-    """How many bytes can be had on a GPU; elsewhere nobody counts."""
+    """Return the number of free bytes on a device.
+
+    Parameters
+    ----------
+    device : torch.device
+        Any device of PyTorch.
+
+    Returns
+    -------
+    float
+        Free bytes of a GPU, with those that PyTorch holds in reserve; infinity for other devices.
+    """
     import torch
 
     if device.type != "cuda":
         return float("inf")
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return float(torch.cuda.mem_get_info(device)[0] + kept)
+    reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return float(torch.cuda.mem_get_info(device)[0] + reserve)
 
 
 @contextmanager
 def full_precision_matmul() -> Iterator[None]:
-    """Within this, products of single precision are in single precision, whatever training scripts have asked for."""
+    """Make PyTorch multiply float32 matrices in full float32 precision inside a `with` block.
+
+    A training script may have allowed a lower precision for the whole process; its setting returns after the block.
+    """
     import torch
 
     before = torch.get_float32_matmul_precision()
@@ -78,8 +104,21 @@ def full_precision_matmul() -> Iterator[None]:
 
 
 @contextmanager
-def explain_out_of_memory(device: torch.device | None, what: str) -> Iterator[None]:
-    """Turn a lack of memory on the device, where smaller blocks don't help, into words."""
+def explain_out_of_memory(device: torch.device | None, subject: str) -> Iterator[None]:
+    """Turn PyTorch's out-of-memory error inside a `with` block into an `InputError` with a remedy.
+
+    Parameters
+    ----------
+    device : torch.device or None
+        Device that the block works on; None for the CPU kernels, whose errors pass unchanged.
+    subject : str
+        What did not fit, for the message.
+
+    Raises
+    ------
+    InputError
+        If the device runs out of memory.
+    """
     if device is None:
         yield
         return
@@ -89,12 +128,12 @@ def explain_out_of_memory(device: torch.device | None, what: str) -> Iterator[No
         yield
     except torch.OutOfMemoryError as error:
         problem = str(error).splitlines()[0] if str(error) else "out of memory"
-        raise InputError(f"{what} does not fit on {device} (device='cpu' does without it): {problem}") from None
+        raise InputError(f"{subject} does not fit on {device}; pass device='cpu' to use the CPU: {problem}") from None
 
 
 @cache
 def _has_gpu() -> bool:
-    """Whether there is a GPU that PyTorch can use; PyTorch, which takes seconds to load, is only asked if it may be."""
+    """Return whether PyTorch can use a GPU; look for a driver first, because PyTorch takes seconds to load."""
     try:
         if find_spec("torch") is None:
             return False

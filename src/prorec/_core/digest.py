@@ -1,4 +1,4 @@
-"""What tells one set of arrays from another."""
+"""A digest of arrays, to tell whether a checkpoint or a saved model belongs to the data at hand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,20 @@ from numpy.typing import NDArray
 
 
 def digest(*arrays: NDArray[Any]) -> str:
-    """A short text that changes with any number in the arrays, and with where one array ends.
+    """Return a short text that depends on every value, the types and the shapes of some arrays.
 
+    Parameters
+    ----------
+    *arrays : ndarray
+        Arrays of any type; their order counts.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+
+    Examples
+    --------
     >>> digest(np.arange(3), np.arange(2)) == digest(np.arange(3), np.arange(2))
     True
     >>> digest(np.arange(3), np.arange(2)) == digest(np.arange(2), np.arange(3))

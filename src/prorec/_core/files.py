@@ -12,7 +12,7 @@ from typing import Any
 from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError, RowError
 
-_WRONG_PLACE = (
+_BAD_PATH = (
     errno.EACCES,
     errno.EPERM,
     errno.EEXIST,
@@ -22,39 +22,82 @@ _WRONG_PLACE = (
     errno.ENAMETOOLONG,
     errno.EROFS,
 )
+"""Errors of the system that a user can remove by giving another path."""
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+def as_path(path: Any) -> Path:
+    """Return a path given as text or as a Path.
 
+    Parameters
+    ----------
+    path : str or Path
+        The path.
 
-def as_path(given: Any) -> Path:
-    """A path, of a text or a path."""
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InputError
+        If it is something else.
+    """
     try:
-        return Path(given)
+        return Path(path)
     except TypeError:
-        raise InputError(f"a path must be text or a Path; got {safe_repr(given)}") from None
+        raise InputError(f"a path must be text or a Path; got {safe_repr(path)}") from None
 
 
 @contextmanager
 def prefix_errors(path: Path) -> Iterator[None]:
-    """Put the file's name in front of what is wrong with it."""
+    """Put a file's name in front of errors that are raised inside a `with` block.
+
+    Parameters
+    ----------
+    path : Path
+        The file that the block reads or writes.
+
+    Raises
+    ------
+    InputError
+        For each `InputError` of the block but `RowError`, and for errors of the system that another path or more
+        space would avoid. `RowError` and other errors pass unchanged.
+    """
     try:
         yield
     except RowError:
-        raise  # whoever knows how rows lie in the file has more to say
+        raise  # the reader of the file turns the row into a line number
     except InputError as error:
         raise InputError(f"{path}: {error}") from error.__cause__
     except OSError as error:
-        if error.errno in _FULL:
-            raise InputError(f"{path}: there is no room to write this ({error.strerror})") from error
-        if error.errno not in _WRONG_PLACE:
+        if error.errno in _DISK_FULL:
+            raise InputError(f"{path}: there is no space left to write this file ({error.strerror})") from error
+        if error.errno not in _BAD_PATH:
             raise
         raise InputError(f"{path}: {error.strerror}") from error
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well, and goes away otherwise."""
+    """Write a file whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write or to replace.
+
+    Yields
+    ------
+    Path
+        A temporary name in the same folder. The file there is renamed to `path` when the block ends, and deleted if
+        the block raises.
+
+    Raises
+    ------
+    InputError
+        If `path` is a directory or its folder does not exist.
+    """
     if path.is_dir():
         raise InputError("this is a directory; a file was expected")
     if not path.parent.is_dir():

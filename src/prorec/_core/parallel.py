@@ -1,4 +1,4 @@
-"""Work in pieces on all cores, one piece for each thread, with results in order."""
+"""Threads: work in pieces on all cores, with results in order, and one BLAS thread meanwhile."""
 
 from __future__ import annotations
 
@@ -14,18 +14,34 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 N_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-"""Cores that this process may use."""
+"""Number of cores that this process may use."""
 
 Result = TypeVar("Result")
 
 
 def map_in_order(work: Callable[[int], Result], n_pieces: int, workers: int) -> Iterator[Result]:
-    """Results of work(0), work(1), … in that order, whichever is done first.
+    """Yield work(0), work(1), … in that order, computed by several threads.
 
-    Work that lets go of the interpreter lock (BLAS, compiled loops) runs side by side; BLAS keeps to one thread for
-    each piece meanwhile.
+    Work that releases the interpreter lock (BLAS, compiled loops) runs in parallel. BLAS uses one thread for each piece
+    meanwhile.
 
-    >>> list(map_in_order(lambda place: place**2, 5, workers=2))
+    Parameters
+    ----------
+    work : callable
+        Function of the index of a piece.
+    n_pieces : int
+        Number of pieces.
+    workers : int
+        Number of threads; with 1, or with one piece, the calling thread does the work.
+
+    Yields
+    ------
+    Result
+        The result of each piece; about twice as many as there are threads are computed ahead.
+
+    Examples
+    --------
+    >>> list(map_in_order(lambda index: index**2, 5, workers=2))
     [0, 1, 4, 9, 16]
     """
     if min(workers, n_pieces) <= 1:
@@ -34,9 +50,9 @@ def map_in_order(work: Callable[[int], Result], n_pieces: int, workers: int) -> 
     with single_blas_thread(), ThreadPoolExecutor(workers) as pool:
         waiting: deque[Future[Result]] = deque()
         try:
-            for place in range(n_pieces):
-                waiting.append(pool.submit(work, place))
-                if len(waiting) > 2 * workers:  # results wait for their turn; not too many of them
+            for index in range(n_pieces):
+                waiting.append(pool.submit(work, index))
+                if len(waiting) > 2 * workers:  # bounds the memory of results that wait for their turn
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -51,9 +67,9 @@ _limits: list[Any] = []
 
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread: where products take turns with threads of ours, its own only get in the way.
+    """Keep BLAS to one thread inside a `with` block, because its threads slow down threads of prorec.
 
-    The limit is the whole process's: whoever comes first sets it, whoever leaves last lifts it.
+    The limit holds for the whole process. The first of several overlapping blocks sets it, and the last lifts it.
     """
     with _lock:
         _limits.append(_blas().limit(limits=1) if not _limits else None)

@@ -16,7 +16,7 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 
 class Progress(Protocol):
-    """Any function of a task's name, the number of steps done, and the number of steps in all.
+    """Function that takes a task's name, the number of steps done, and the number of steps in all.
 
     >>> progress: Progress = lambda task, done, total: print(f"{task}: {done}/{total}")
     >>> progress("fitting", 2, 10)
@@ -28,7 +28,18 @@ class Progress(Protocol):
 
 
 def check_progress(progress: Any) -> None:
-    """Refuse a `progress` argument that cannot be called, before the work starts."""
+    """Refuse a `progress` argument that cannot be called, before the work starts.
+
+    Parameters
+    ----------
+    progress : Any
+        The argument; None is accepted.
+
+    Raises
+    ------
+    InputError
+        If it is neither None nor callable.
+    """
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function of (task, done, total); got {type(progress).__name__}")
 

@@ -1,4 +1,4 @@
-"""From numpy to PyTorch. Only what has PyTorch imports this."""
+"""Conversion of numpy arrays to PyTorch tensors. Import this module only where PyTorch is installed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,30 @@ from numpy.typing import NDArray
 
 
 def to_tensor(array: NDArray[Any], device: torch.device) -> torch.Tensor:
-    """An array on the device, there to be read only: on the CPU it is the array's own memory.
+    """Return an array as a tensor that must not be written to.
 
-    PyTorch warns of arrays that cannot be written to, such as those of interactions; so it is given a view that could.
+    Parameters
+    ----------
+    array : ndarray
+        Any array of numbers, also a read-only one such as those of `Interactions`.
+    device : torch.device
+        Where the tensor is needed.
+
+    Returns
+    -------
+    torch.Tensor
+        On the CPU it shares the array's memory.
     """
-    return torch.from_numpy(np.asarray(_Lent(np.ascontiguousarray(array)))).to(device)
+    return torch.from_numpy(np.asarray(_WritableView(np.ascontiguousarray(array)))).to(device)
 
 
-class _Lent:
-    """An array's memory, said to be writable."""
+class _WritableView:
+    """An array's memory, declared writable: PyTorch warns of arrays that are read-only."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self._array = array
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        about = self._array.__array_interface__
-        return {**about, "data": (about["data"][0], False)}
+        interface = self._array.__array_interface__
+        return {**interface, "data": (interface["data"][0], False)}
