@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.data.noise_injection import NoiseKind
-from prorec.report.style import CEILING, DENOISED, PAPER, PLAIN, STYLE
+from prorec.report.theme import CEILING, DENOISED, PAPER, PLAIN, RC_PARAMS
 from reproduction.case_study import Case
 from reproduction.injected_noise import AtLevel
 from reproduction.noise_benchmark import Found, Setting
@@ -31,14 +31,14 @@ _NAMES = {
 
 def save(figure: Figure, path: Path) -> None:
     """Write it as SVG."""
-    with prefix_errors(path), atomic_write(path) as temporary, matplotlib.rc_context(STYLE):
+    with prefix_errors(path), atomic_write(path) as temporary, matplotlib.rc_context(RC_PARAMS):
         figure.savefig(temporary, format="svg", metadata={"Date": None})
 
 
 def noise_figure(results: Mapping[tuple[NoiseKind, float], AtLevel], dataset: str, model: str) -> Figure:
     """Above, what is below the thresholds; below, Recall@5; one column for each kind of noise."""
     kinds = list(dict.fromkeys(kind for kind, _ in results))
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(RC_PARAMS):
         figure = Figure(figsize=(4.6 * len(kinds), 8), layout="constrained")
         axes = figure.subplots(2, len(kinds), sharex=True, sharey="row", squeeze=False)
         for column, kind in enumerate(kinds):
@@ -76,7 +76,7 @@ def noise_figure(results: Mapping[tuple[NoiseKind, float], AtLevel], dataset: st
 
 def curve_figure(curve: Curve, dataset: str) -> Figure:
     """What ProRec gains over the model, at each value of one parameter."""
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(RC_PARAMS):
         figure = Figure(figsize=(6.4, 4.4), layout="constrained")
         axis = figure.subplots()
         _line(axis, curve.values, list(100 * curve.gains), "NCE + ProRec (bars: 95% over splits)", DENOISED)
@@ -98,7 +98,7 @@ def curve_figure(curve: Curve, dataset: str) -> Figure:
 def reliability_figure(results: Mapping[Setting, Found], dataset: str) -> Figure:
     """Of clicks with some noise probability, how many are noise; one curve for each setting."""
     kinds = list(dict.fromkeys(setting.kind for setting in results))
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(RC_PARAMS):
         figure = Figure(figsize=(5.2 * len(kinds), 5), layout="constrained")
         axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
         for axis, kind in zip(axes, kinds, strict=True):
@@ -132,7 +132,7 @@ def case_figure(case: Case) -> Figure:
     """Users in rows, each with their own clicks: all alike before, and by weight after; item ids in the boxes."""
     clicks = case.clicks
     width = int(clicks.activity[case.shown].max())
-    with matplotlib.rc_context({**STYLE, "axes.grid": False}):
+    with matplotlib.rc_context({**RC_PARAMS, "axes.grid": False}):
         figure = Figure(figsize=(16, 0.55 * len(case.shown) + 1.2), layout="constrained")
         axes = figure.subplots(1, 2)
         colours = matplotlib.colormaps["Blues_r"]

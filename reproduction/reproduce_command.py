@@ -15,7 +15,7 @@ from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.cli.options import Quiet
 from prorec.cli.streams import check_writable
-from prorec.report.style import need_matplotlib
+from prorec.report.theme import require_matplotlib
 
 
 def reproduce(
@@ -79,7 +79,7 @@ def reproduce(
     wanted = [each.strip() for each in models.split(",")] if models is not None else list(MODELS)
     chosen = checked_models(wanted) if name in ("overall", "all") else {}
     if name not in ("datasets", "overall", "ablation"):
-        need_matplotlib()
+        require_matplotlib()
     dataset = dataset or usual_dataset(name)
     _make_folder(out)
     with ConsoleProgress(quiet=quiet) as report:

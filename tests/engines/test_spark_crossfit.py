@@ -20,7 +20,7 @@ from prorec.engines.spark.block_tasks import counted
 from prorec.engines.spark.chance import chance
 from prorec.models import WRMF
 from prorec.noise.basis import basis_names
-from prorec.report.words import share
+from prorec.report.formatting import format_percent
 from tests.engines.kills import killing
 from tests.engines.test_spark import factors_of, places_in, table_of
 
@@ -163,7 +163,7 @@ def test_the_same_probabilities_whoever_is_killed(
 
     found.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert f"<strong>{share(found.noise_rate.estimate)}</strong>" in page
+    assert f"<strong>{format_percent(found.noise_rate.estimate)}</strong>" in page
     assert found.summary()["noise_rate"] == asdict(found.noise_rate)
 
 

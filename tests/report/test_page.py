@@ -15,12 +15,12 @@ import pytest
 from scipy.sparse import csr_array
 
 from prorec import Interactions, ProRec
-from prorec._core.errors import InputError
+from prorec._core.errors import InputError, NotFittedError
 from prorec.evaluation.comparison import compare_on_splits
 from prorec.models import NCE, SVD
 from prorec.report import write_report
-from prorec.report.packing import packed
-from prorec.report.words import change
+from prorec.report.formatting import format_change
+from prorec.report.page_data import pack_column
 from tests.report.conftest import HOSTILE, data_in
 
 KINDS = {"float32": "<f4", "float64": "<f8", "int32": "<i4", "uint8": "<u1"}
@@ -32,7 +32,7 @@ def unpacked(column: dict[str, str]) -> np.ndarray:
 
 def test_columns_come_back_as_they_were() -> None:
     values = np.array([0.1, -3, 7e30], dtype=np.float32)
-    assert np.array_equal(unpacked(packed(values, "float32")), values)
+    assert np.array_equal(unpacked(pack_column(values, "float32")), values)
 
 
 def test_every_click_is_in_it(cinema_page: Path, cinema_denoiser: ProRec) -> None:
@@ -61,8 +61,10 @@ def test_the_gain_is_that_of_a_comparison(cinema_page: Path, cinema_denoiser: Pr
     compared = compare_on_splits(models, cinema_denoiser.interactions_, n_seeds=1, k=10)
     row = next(each for each in compared.comparisons if each.metric == "ndcg@10")
     page = cinema_page.read_text()
-    assert f"<strong>{change(row.difference / row.baseline_mean)}</strong>" in page
-    assert f"{change(row.low / row.baseline_mean)} to {change(row.high / row.baseline_mean)} (95%)" in page
+    assert f"<strong>{format_change(row.difference / row.baseline_mean)}</strong>" in page
+    assert (
+        f"{format_change(row.low / row.baseline_mean)} to {format_change(row.high / row.baseline_mean)} (95%)" in page
+    )
 
 
 class _Elements(HTMLParser):
@@ -142,7 +144,7 @@ def test_places_where_no_report_can_be(tmp_path: Path, path: str, words: str) ->
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    with pytest.raises(InputError, match="fit"):
+    with pytest.raises(NotFittedError, match="fit"):
         write_report(ProRec(SVD(rank=1)), path)
     with pytest.raises(InputError, match="is_noise must be 7 booleans"):
         write_report(small(), path, is_noise=[True])

@@ -22,8 +22,8 @@ from prorec import Interactions, ProRec
 from prorec._core.errors import InputError, NotFittedError
 from prorec.models import NCE, Popularity
 from prorec.report import plot_loss, plot_thresholds, plot_user_matrix, plot_weights, plots
-from prorec.report.around import items_around, neighbours
-from prorec.report.style import DENOISED
+from prorec.report.theme import DENOISED
+from prorec.report.user_matrices import find_neighbors, select_items
 
 
 @pytest.fixture(autouse=True)
@@ -105,8 +105,8 @@ def test_the_cells_are_the_weights(denoiser: ProRec, user: str) -> None:
     known = denoiser.interactions_
     before, after = plot_user_matrix(denoiser, user)
     row = int(user[1:])
-    rows = [row, *neighbours(known.matrix, np.array([row]), 7)[0]]
-    columns = items_around(known.matrix, denoiser.weights_.data, row, 24)
+    rows = [row, *find_neighbors(known.matrix, np.array([row]), 7)[0]]
+    columns = select_items(known.matrix, denoiser.weights_.data, row, 24)
     assert [each.get_text() for each in before.get_yticklabels()] == [f"u{at}" for at in rows]
     flagged = denoiser.weights_.copy()
     flagged.data = denoiser.flagged_.astype(np.float32)

@@ -21,7 +21,7 @@ from prorec.data.item_info import add_item_info
 from prorec.data.source_table import SourceTable, read_source_table
 from prorec.data.writers import write_table
 from prorec.interactions import Interactions
-from prorec.report.page import check_report
+from prorec.report.page import check_report_path
 
 FORMATS = ("csv", "tsv", "parquet")
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
@@ -65,7 +65,7 @@ def check_free(path: Path, *, force: bool) -> None:
 
 def check_report_free(path: Path, *, force: bool) -> None:
     """The same of a report."""
-    check_report(path)
+    check_report_path(path)
     with prefix_errors(path):
         _check_new(path, force=force)
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """A report: one HTML file that needs nothing else, with what was found and every click that it was found by."""
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec._core.progress import Progress, check_progress
 from prorec.denoise.estimator import ProRec
 from prorec.noise.flagging import flag_interactions
-from prorec.report.around import neighbours, without_popular
-from prorec.report.facts import Facts, facts_of
-from prorec.report.measuring import Gain, Lists, gain_on_held_out, lists_for
-from prorec.report.selection import Selection, selected
-from prorec.report.words import change, cut, duration, many, share
+from prorec.report.findings import Findings, collect_findings
+from prorec.report.formatting import format_change, format_count, format_duration, format_percent, truncate
+from prorec.report.gain import Gain, RecommendationLists, measure_gain, recommend_before_and_after
+from prorec.report.row_selection import RowSelection, select_rows
+from prorec.report.user_matrices import drop_popular_items, find_neighbors
 
 _NEAR = 7  # users around one: the paper's figure has eight rows
 _PAIRS = 50_000_000  # of users who share an item: seconds
@@ -56,19 +57,19 @@ def write_report(
     seconds : how long all of the work took; without, there is what plans and fits took
     progress : called with what is being done, how much of it is done, and how much there is
     """
-    check_report(path)
+    check_report_path(path)
     if not isinstance(title, str) or not title.strip():
         raise InputError(f"title must be text; got {safe_repr(title)}")
     check_progress(progress)
-    facts = facts_of(denoiser, is_noise)
-    selection = selected(facts.known, facts.probability, facts.flagged)
-    lists = lists_for(denoiser, selection.whole_users, progress)
-    gain = gain_on_held_out(denoiser, progress) if held_out else "it was not asked for"
-    page = rendered(facts, selection, lists, gain, seconds, title)
-    written(page, path)
+    findings = collect_findings(denoiser, is_noise)
+    selection = select_rows(findings.known, findings.probability, findings.flagged)
+    lists = recommend_before_and_after(denoiser, selection.whole_users, progress)
+    gain = measure_gain(denoiser, progress) if held_out else "it was not asked for"
+    page = render_page(findings, selection, lists, gain, seconds, title)
+    write_page(page, path)
 
 
-def written(page: str, path: str | Path) -> None:
+def write_page(page: str, path: str | Path) -> None:
     """Write a page, whole or not at all."""
     path = as_path(path)
     with prefix_errors(path), atomic_write(path) as temporary:
@@ -76,7 +77,7 @@ def written(page: str, path: str | Path) -> None:
         temporary.write_text(page, encoding="utf-8", errors="replace")
 
 
-def check_report(path: str | Path) -> None:
+def check_report_path(path: str | Path) -> None:
     """Refuse a report that cannot be made or written, before any work is done for it."""
     path = as_path(path)
     try:
@@ -100,16 +101,21 @@ class _Card:
     is_wide: bool = False
 
 
-def rendered(
-    facts: Facts, selection: Selection, lists: Lists | None, gain: Gain | str, seconds: float | None, title: str
+def render_page(
+    findings: Findings,
+    selection: RowSelection,
+    lists: RecommendationLists | None,
+    gain: Gain | str,
+    seconds: float | None,
+    title: str,
 ) -> str:
     """The page as text."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     from prorec import __version__
-    from prorec.report.packing import as_script
-    from prorec.report.pictures import pictures_of
+    from prorec.report.charts import make_charts
+    from prorec.report.page_data import to_script_json
 
     assets = resources.files("prorec.report") / "assets"
     script = "\n".join((assets / name).read_text(encoding="utf-8") for name in _SCRIPTS)
@@ -118,78 +124,82 @@ def rendered(
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         (assets / "page.html").read_text(encoding="utf-8")
     )
-    known = facts.known
+    known = findings.known
     return template.render(
         title=title,
-        lead=f"{many(len(known), 'interaction')} of {many(known.n_users, 'user')} with {many(known.n_items, 'item')}."
-        f" {facts.sample}".rstrip(),
-        cards=_cards(facts, gain, seconds),
-        list_note=_list_note(facts, selection),
-        user_note=_user_note(facts, selection),
-        has_flags=bool(facts.flagged.any()),
-        pictures=list(pictures_of(facts)),
-        how=_how(facts),
-        trust=_trust(facts),
-        settings=facts.settings,
+        lead=f"{format_count(len(known), 'interaction')} of {format_count(known.n_users, 'user')} with {format_count(known.n_items, 'item')}."
+        f" {findings.sample}".rstrip(),
+        cards=_cards(findings, gain, seconds),
+        list_note=_list_note(findings, selection),
+        user_note=_user_note(findings, selection),
+        has_flags=bool(findings.flagged.any()),
+        pictures=list(make_charts(findings)),
+        how=_how(findings),
+        trust=_trust(findings),
+        settings=findings.settings,
         version=__version__,
         style=Markup((assets / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_digest=Markup("'sha256-{}'").format(digest),
-        data=as_script(_embedded(facts, selection, lists)),
+        data=to_script_json(_embedded(findings, selection, lists)),
     )
 
 
 # ── at a glance ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _cards(facts: Facts, gain: Gain | str, seconds: float | None) -> list[_Card]:
-    known, n_flagged = facts.known, int(facts.flagged.sum())
-    n_affected = len(np.unique(known.user_codes[facts.flagged]))
+def _cards(findings: Findings, gain: Gain | str, seconds: float | None) -> list[_Card]:
+    known, n_flagged = findings.known, int(findings.flagged.sum())
+    n_affected = len(np.unique(known.user_codes[findings.flagged]))
     rule = (
-        f"about {share(facts.fdr)} of them may be wrong"
-        if facts.is_calibrated
-        else f"at most {share(facts.flag_share)}, and equals are left alone: a list to look at, not a verdict"
+        f"about {format_percent(findings.fdr)} of them may be wrong"
+        if findings.is_calibrated
+        else f"at most {format_percent(findings.flag_share)}, and equals are left alone: a list to look at, not a verdict"
     )
     if not n_flagged:
-        flags = _why_none(facts)
+        flags = _why_none(findings)
     else:
-        flags = f"{share(n_flagged, len(known))} of all, of {many(n_affected, 'user')}; {rule}"
-    noise = facts.noise_rate
+        flags = f"{format_percent(n_flagged, len(known))} of all, of {format_count(n_affected, 'user')}; {rule}"
+    noise = findings.noise_rate
     if noise is None:
         estimated = _Card("Noise", "not estimated", "cross-fitting does that (--noise-method cross-fit)")
     else:
-        between = f"95% interval {share(noise.low)} to {share(noise.high)}"
+        between = f"95% interval {format_percent(noise.low)} to {format_percent(noise.high)}"
         note = f"of the clicks might as well be random draws; {between}"
         if len(known) < _SMALL:
             note += "; on a log this small it is often too low"
-        estimated = _Card("Noise, estimated", share(noise.estimate), note)
+        estimated = _Card("Noise, estimated", format_percent(noise.estimate), note)
     return [
-        _Card("Interactions", f"{len(known):,}", f"{share(len(known), known.n_users * known.n_items)} of all pairs"),
+        _Card(
+            "Interactions",
+            f"{len(known):,}",
+            f"{format_percent(len(known), known.n_users * known.n_items)} of all pairs",
+        ),
         _Card("Users", f"{known.n_users:,}", f"median: {np.median(known.activity):,g} interactions"),
         _Card("Items", f"{known.n_items:,}", f"median: {np.median(known.popularity):,g} interactions"),
-        _time_card(facts, seconds),
+        _time_card(findings, seconds),
         estimated,
         _Card("Flagged", f"{n_flagged:,}", flags),
         _gain_card(gain),
     ]
 
 
-def _time_card(facts: Facts, seconds: float | None) -> _Card:
-    rounds = f"{many(facts.history[-1].number, 'round')} of relabelling"
+def _time_card(findings: Findings, seconds: float | None) -> _Card:
+    rounds = f"{format_count(findings.history[-1].number, 'round')} of relabelling"
     if seconds is not None:
-        return _Card("Time taken", duration(seconds), rounds)
-    known = sum(each.transport_seconds + each.fit_seconds for each in facts.history)
-    return _Card("Time of plans and fits", duration(known), rounds)
+        return _Card("Time taken", format_duration(seconds), rounds)
+    known = sum(each.transport_seconds + each.fit_seconds for each in findings.history)
+    return _Card("Time of plans and fits", format_duration(known), rounds)
 
 
-def _why_none(facts: Facts) -> str:
+def _why_none(findings: Findings) -> str:
     """Nothing is flagged: what would have to be allowed for something to be."""
-    if not facts.is_calibrated:
+    if not findings.is_calibrated:
         return "there is too little to tell one click from another by"
-    why = f"of no group of clicks {share(1 - facts.fdr)} are noise"
+    why = f"of no group of clicks {format_percent(1 - findings.fdr)} are noise"
     for fdr in (0.2, 0.3, 0.4, 0.5):
-        number = int(flag_interactions(facts.probability, fdr=fdr).sum())
-        if fdr > facts.fdr and number:
+        number = int(flag_interactions(findings.probability, fdr=fdr).sum())
+        if fdr > findings.fdr and number:
             return f"{why}; with --fdr {fdr:g} there would be {number:,}"
     return why
 
@@ -205,63 +215,63 @@ def _gain_card(gain: Gain | str) -> _Card:
         )
     result, beyond = gain.denoised, gain.beyond
     if beyond.low > 0:
-        verdict = f"{change(beyond.difference / base)} of it is more than smaller weights alone would gain"
+        verdict = f"{format_change(beyond.difference / base)} of it is more than smaller weights alone would gain"
     elif beyond.high < 0:
         verdict = "smaller weights alone gain more"
     else:
         verdict = "no more, within chance, than smaller weights alone gain"
     note = (
-        f"{metric} on a held-out part, {change(result.low / base)} to {change(result.high / base)} (95%), for "
-        f"{many(gain.n_users, 'user')}; {verdict} ({change(gain.alike.difference / base)})"
+        f"{metric} on a held-out part, {format_change(result.low / base)} to {format_change(result.high / base)} (95%), for "
+        f"{format_count(gain.n_users, 'user')}; {verdict} ({format_change(gain.alike.difference / base)})"
     )
-    return _Card(label, change(result.difference / base), note, is_wide=True)
+    return _Card(label, format_change(result.difference / base), note, is_wide=True)
 
 
-def _list_note(facts: Facts, selection: Selection) -> str:
+def _list_note(findings: Findings, selection: RowSelection) -> str:
     words = "Click on a user to see theirs."
     if not selection.is_everything:
-        n, n_flagged = len(selection.places), int(facts.flagged[selection.places].sum())
+        n, n_flagged = len(selection.places), int(findings.flagged[selection.places].sum())
         words += (
-            f" This page holds {n:,} of {len(facts.known):,} clicks, {n_flagged:,} of {int(facts.flagged.sum()):,} "
+            f" This page holds {n:,} of {len(findings.known):,} clicks, {n_flagged:,} of {int(findings.flagged.sum()):,} "
             "flagged ones among them: the most suspicious, and all others of "
-            f"{many(len(selection.whole_users), 'user')} who have many of those."
+            f"{format_count(len(selection.whole_users), 'user')} who have many of those."
         )
-    if not facts.flagged.any():
+    if not findings.flagged.any():
         words += " Nothing is flagged; the most suspicious come first."
-    elif not facts.is_calibrated:
+    elif not findings.is_calibrated:
         words += " The probability puts clicks in order; it is not calibrated."
     return words
 
 
-def _user_note(facts: Facts, selection: Selection) -> str:
-    first = "flagged clicks" if facts.flagged.any() else "noise to be expected"
+def _user_note(findings: Findings, selection: RowSelection) -> str:
+    first = "flagged clicks" if findings.flagged.any() else "noise to be expected"
     words = f"Type the beginning of an id; users with most {first} come first."
     if not selection.is_everything:
         words += " Users without suspicious clicks are not in this page: denoiser.explain(user) knows everybody."
     return words
 
 
-def _how(facts: Facts) -> str:
+def _how(findings: Findings) -> str:
     """Algorithm 1 as it was run here, with its numbers (Eq. 7, 20, 22 and 23)."""
-    mass = "in proportion to its clicks" if facts.marginals == "popularity" else "of the same amount"
-    if facts.threshold == "personal":
+    mass = "in proportion to its clicks" if findings.marginals == "popularity" else "of the same amount"
+    if findings.threshold == "personal":
         threshold = "In a user's row of the plan, sorted, the threshold ρ_κ is where a split into two groups fits best."
-    elif facts.threshold == "none":
+    elif findings.threshold == "none":
         threshold = "There is no threshold: ρ_κ is 0."
     else:
         threshold = (
-            f"In a user's row of the plan, the threshold ρ_κ is the largest value but κ − 1 ({facts.threshold})."
+            f"In a user's row of the plan, the threshold ρ_κ is the largest value but κ − 1 ({findings.threshold})."
         )
     return (
-        f"A recommender learns from all clicks. A transport plan ({facts.transport}) matches all users with all items "
+        f"A recommender learns from all clicks. A transport plan ({findings.transport}) matches all users with all items "
         f"by its scores; each user sends and each item receives mass {mass}. {threshold} In a round, a click with "
-        f"share ρ of its row keeps λ + (1 − λ)/(1 + e^(−β(ρ − ρ_κ))) of its weight: {share((1 + facts.lam) / 2)} at "
-        f"the threshold, less below it, though not under {share(facts.lam)}, and more above."
+        f"share ρ of its row keeps λ + (1 − λ)/(1 + e^(−β(ρ − ρ_κ))) of its weight: {format_percent((1 + findings.lam) / 2)} at "
+        f"the threshold, less below it, though not under {format_percent(findings.lam)}, and more above."
     )
 
 
-def _trust(facts: Facts) -> str:
-    if facts.is_calibrated:
+def _trust(findings: Findings) -> str:
+    if findings.is_calibrated:
         return (
             "The noise probability of a click comes from models that have not seen it, and is calibrated on the whole "
             "log: of clicks with 30%, about 30% might as well be random draws. Real interest that no model can see "
@@ -276,52 +286,56 @@ def _trust(facts: Facts) -> str:
 # ── what the script reads ───────────────────────────────────────────────────────────────────────────
 
 
-def _embedded(facts: Facts, selection: Selection, lists: Lists | None) -> dict[str, Any]:
-    from prorec.report.packing import packed
+def _embedded(findings: Findings, selection: RowSelection, lists: RecommendationLists | None) -> dict[str, Any]:
+    from prorec.report.page_data import pack_column
 
-    known, places = facts.known, selection.places
+    known, places = findings.known, selection.places
     users, of_user = np.unique(known.user_codes[places], return_counts=True)
     is_whole = np.isin(users, selection.whole_users)
     recommended = np.zeros(0, dtype=np.int32) if lists is None else np.unique([lists.before, lists.after])
     items = np.union1d(known.item_codes[places], recommended[recommended >= 0]).astype(np.int64)
     before = known.matrix.data[places]
-    is_below = facts.shares < facts.thresholds[known.user_codes]
+    is_below = findings.shares < findings.thresholds[known.user_codes]
     k = 0 if lists is None else lists.before.shape[1]
     return {
         "isEverything": selection.is_everything,
-        "nItems": facts.n_items,
+        "nItems": findings.n_items,
         "nNear": _NEAR,
         "k": k,
-        "categories": [cut(name, _LETTERS) for name in _category_names(facts)],
+        "categories": [truncate(name, _LETTERS) for name in _category_names(findings)],
         "users": {
             "id": _ids(known.users[users]),
-            "activity": packed(known.activity[users], "int32"),
-            "flags": packed(np.bincount(known.user_codes[facts.flagged], minlength=known.n_users)[users], "int32"),
-            "below": packed(np.bincount(known.user_codes[is_below], minlength=known.n_users)[users], "int32"),
-            "kappa": packed(facts.kappa[users], "int32"),
-            "threshold": packed(facts.thresholds[users], "float32"),
-            "start": packed(np.append(0, np.cumsum(of_user)), "int32"),
-            "whole": packed(is_whole, "uint8"),
-            "neighbours": packed(_near(known.matrix, users, is_whole), "int32"),
-            "before": None if lists is None else packed(_of_users(lists.before, is_whole, items), "int32"),
-            "after": None if lists is None else packed(_of_users(lists.after, is_whole, items), "int32"),
+            "activity": pack_column(known.activity[users], "int32"),
+            "flags": pack_column(
+                np.bincount(known.user_codes[findings.flagged], minlength=known.n_users)[users], "int32"
+            ),
+            "below": pack_column(np.bincount(known.user_codes[is_below], minlength=known.n_users)[users], "int32"),
+            "kappa": pack_column(findings.kappa[users], "int32"),
+            "threshold": pack_column(findings.thresholds[users], "float32"),
+            "start": pack_column(np.append(0, np.cumsum(of_user)), "int32"),
+            "whole": pack_column(is_whole, "uint8"),
+            "neighbours": pack_column(_near(known.matrix, users, is_whole), "int32"),
+            "before": None if lists is None else pack_column(_of_users(lists.before, is_whole, items), "int32"),
+            "after": None if lists is None else pack_column(_of_users(lists.after, is_whole, items), "int32"),
         },
         "items": {
             "id": _ids(known.items[items]),
             "name": None
             if known.item_names is None
-            else [cut(str(name), _LETTERS) for name in known.item_names[items]],
-            "categories": _categories(facts, items),
+            else [truncate(str(name), _LETTERS) for name in known.item_names[items]],
+            "categories": _categories(findings, items),
         },
         "clicks": {
-            "item": packed(np.searchsorted(items, known.item_codes[places]), "int32"),
-            "probability": packed(facts.probability[places], "float32"),
-            "weight": packed(facts.weights[places], "float32"),
-            "weightBefore": None if (before == 1).all() else packed(before, "float32"),
-            "share": packed(facts.shares[places], "float32"),
-            "percentile": None if facts.percentiles is None else packed(facts.percentiles[places], "float32"),
-            "time": None if facts.times is None else packed(facts.times[places], "float64"),
-            "flagged": packed(facts.flagged[places], "uint8"),
+            "item": pack_column(np.searchsorted(items, known.item_codes[places]), "int32"),
+            "probability": pack_column(findings.probability[places], "float32"),
+            "weight": pack_column(findings.weights[places], "float32"),
+            "weightBefore": None if (before == 1).all() else pack_column(before, "float32"),
+            "share": pack_column(findings.shares[places], "float32"),
+            "percentile": None
+            if findings.percentiles is None
+            else pack_column(findings.percentiles[places], "float32"),
+            "time": None if findings.times is None else pack_column(findings.times[places], "float64"),
+            "flagged": pack_column(findings.flagged[places], "uint8"),
         },
     }
 
@@ -336,8 +350,8 @@ def _near(matrix: csr_array, users: NDArray[np.int32], is_whole: NDArray[np.bool
     inside = np.flatnonzero(is_whole)
     near = np.full((len(users), _NEAR), -1, dtype=np.int32)
     if len(inside):
-        own = without_popular(csr_array(matrix[users[inside]]), _PAIRS)
-        found = neighbours(own, np.arange(len(inside)), _NEAR)
+        own = drop_popular_items(csr_array(matrix[users[inside]]), _PAIRS)
+        found = find_neighbors(own, np.arange(len(inside)), _NEAR)
         near[inside] = np.where(found >= 0, inside[found], -1)
     return near
 
@@ -349,13 +363,13 @@ def _of_users(lists: NDArray[np.int32], is_whole: NDArray[np.bool_], items: NDAr
     return placed
 
 
-def _category_names(facts: Facts) -> list[str]:
-    return sorted({name for each in facts.known.item_categories or () for name in each})
+def _category_names(findings: Findings) -> list[str]:
+    return sorted({name for each in findings.known.item_categories or () for name in each})
 
 
-def _categories(facts: Facts, items: NDArray[np.int64]) -> list[list[int]] | None:
-    given = facts.known.item_categories
+def _categories(findings: Findings, items: NDArray[np.int64]) -> list[list[int]] | None:
+    given = findings.known.item_categories
     if given is None or not any(given):
         return None
-    place = {name: at for at, name in enumerate(_category_names(facts))}
+    place = {name: at for at, name in enumerate(_category_names(findings))}
     return [[place[name] for name in given[item]] for item in items]

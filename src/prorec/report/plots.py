@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
-from prorec.report.around import items_around, neighbours
-from prorec.report.style import CEILING, DENOISED, PAPER, PLAIN, STYLE, need_matplotlib
+from prorec.report.theme import CEILING, DENOISED, PAPER, PLAIN, RC_PARAMS, require_matplotlib
+from prorec.report.user_matrices import find_neighbors, select_items
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,9 +120,9 @@ def plot_user_matrix(denoiser: ProRec, user: Any, ax: tuple[Axes, Axes] | None =
     row = int(denoiser._positions("user", [user])[0])
     if not known.activity[row]:
         raise InputError(f"user {user!r} has no interactions: there is nothing to show")
-    near = neighbours(known.matrix, np.array([row]), _NEIGHBOURS)[0]
+    near = find_neighbors(known.matrix, np.array([row]), _NEIGHBOURS)[0]
     rows = np.append(row, near[near >= 0])
-    columns = items_around(known.matrix, denoiser.weights_.data, row, _ITEMS)
+    columns = select_items(known.matrix, denoiser.weights_.data, row, _ITEMS)
     size = (2.2 + 0.44 * max(len(columns), 10), 2.9 + 0.27 * len(rows))  # a notebook has room for 12 inches
     with _open_axes(denoiser, ax, 2, size, grid=False) as (before, after):
         places = known.pair_positions(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
@@ -200,7 +200,7 @@ def _open_axes(
     The style ends with the figure: others of the notebook stay as they are.
     """
     denoiser._fitted()
-    need_matplotlib()
+    require_matplotlib()
     import matplotlib
 
     figure = None
@@ -210,7 +210,7 @@ def _open_axes(
         from matplotlib import pyplot
 
         figure = pyplot.figure(figsize=size, layout="constrained")
-    with matplotlib.rc_context({**STYLE, "axes.grid": grid}):
+    with matplotlib.rc_context({**RC_PARAMS, "axes.grid": grid}):
         yield _checked(given, count) if figure is None else tuple(figure.subplots(1, count, squeeze=False)[0])
 
 

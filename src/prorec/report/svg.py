@@ -12,7 +12,7 @@ from math import ceil, floor, log10
 import numpy as np
 from markupsafe import Markup
 
-from prorec.report.words import cut
+from prorec.report.formatting import truncate
 
 WIDTH, HEIGHT = 440, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 14, 14, 46
@@ -178,7 +178,7 @@ def rows_chart(
     parts = []
     for at, (label, value, said, title) in enumerate(zip(labels, values, words, titles, strict=True)):
         y = _ROW * at + 6
-        parts.append(_text(left - 6, y + 13, cut(label, most_letters), "end"))
+        parts.append(_text(left - 6, y + 13, truncate(label, most_letters), "end"))
         parts.append(
             Markup('<rect class="main" x="{:.1f}" y="{}" width="{:.1f}" height="{}"><title>{}</title></rect>')
             .format(left, y, max(scale(value) - left, 0.5), _ROW - 6, title)

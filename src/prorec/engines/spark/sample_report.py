@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from prorec.denoise.history import Round
 from prorec.interactions import Interactions
-from prorec.report.facts import Facts
-from prorec.report.page import check_report, rendered, written
-from prorec.report.selection import selected
+from prorec.report.findings import Findings
+from prorec.report.page import check_report_path, render_page, write_page
+from prorec.report.row_selection import select_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def write_sample(found: SparkResult, path: str | Path, title: str, most: int) -> None:
     """Write a page about users, in the order of a hash of their numbers, who have so many interactions at most."""
-    check_report(path)
+    check_report_path(path)
     sizes = found.sizes
     chosen = _drawn(found, most)
     text = {"user": "cast(user_id as string) as user", "item": "cast(item_id as string) as item"}
@@ -47,7 +47,7 @@ def write_sample(found: SparkResult, path: str | Path, title: str, most: int) ->
     quartiles = np.quantile(kappa, [0.25, 0.5, 0.75]).tolist()
     history = tuple(_round(each, (quartiles[0], quartiles[1], quartiles[2])) for each in found.history)
     told = found.settings
-    facts = Facts(
+    findings = Findings(
         known,
         rows["noise_probability"].to_numpy()[order],
         rows["flagged"].to_numpy(zero_copy_only=False)[order],
@@ -70,9 +70,9 @@ def write_sample(found: SparkResult, path: str | Path, title: str, most: int) ->
         sizes.items,
         _of_what(known, sizes),
     )
-    selection = selected(known, facts.probability, facts.flagged)
-    page = rendered(facts, selection, None, "it is not measured on Spark", found.seconds, title)
-    written(page, path)
+    selection = select_rows(known, findings.probability, findings.flagged)
+    page = render_page(findings, selection, None, "it is not measured on Spark", found.seconds, title)
+    write_page(page, path)
 
 
 def _of_what(known: Interactions, sizes: Sizes) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from prorec._core.checks import check_int
 from prorec.engines.spark.sizes import Sizes
 from prorec.noise.noise_rate import NoiseRateEstimate
-from prorec.report.selection import MOST
+from prorec.report.row_selection import MAX_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,7 +72,7 @@ class SparkResult:
             "noise_rate": None if self.noise_rate is None else asdict(self.noise_rate),
         }
 
-    def report(self, path: str | Path, *, title: str = "Which clicks are noise?", most: int = MOST) -> None:
+    def report(self, path: str | Path, *, title: str = "Which clicks are noise?", most: int = MAX_ROWS) -> None:
         """Write a page as `prorec.report.write_report` does, about a sample of users with so many interactions at most.
 
         The sample is by a hash of users, so it is the same every time. It is what comes to this machine. If nobody has

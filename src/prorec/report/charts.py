@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """The pictures of a report, each with one sentence that says what it shows in these data, and the numbers behind it."""
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from prorec.evaluation.detection import detection_metrics
-from prorec.report.facts import Facts
+from prorec.report.findings import Findings
+from prorec.report.formatting import format_count, format_date, format_percent, truncate
 from prorec.report.svg import Chart, histogram, percent, rows_chart, short
-from prorec.report.words import cut, day, many, share
 
 _BINS = 40
 _DOTS = 1200  # users: more only make the page heavy
@@ -38,9 +39,9 @@ class Picture:
     rows: Sequence[Sequence[str]]
 
 
-def pictures_of(facts: Facts) -> Iterator[Picture]:
+def make_charts(findings: Findings) -> Iterator[Picture]:
     """Those that can be drawn from these data."""
-    makers: list[Callable[[Facts], Picture | None]] = [
+    makers: list[Callable[[Findings], Picture | None]] = [
         _weights,
         _probabilities,
         _percentiles,
@@ -52,7 +53,7 @@ def pictures_of(facts: Facts) -> Iterator[Picture]:
         _loss,
     ]
     for make in makers:
-        picture = make(facts)
+        picture = make(findings)
         if picture is not None:
             yield picture
 
@@ -60,61 +61,61 @@ def pictures_of(facts: Facts) -> Iterator[Picture]:
 # ── distributions ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _weights(facts: Facts) -> Picture:
-    before = facts.known.matrix.data
-    kept = float(facts.weights.sum(dtype=np.float64) / before.sum(dtype=np.float64))
-    of_each = np.divide(facts.weights, before, out=np.ones_like(before), where=before > 0)
+def _weights(findings: Findings) -> Picture:
+    before = findings.known.matrix.data
+    kept = float(findings.weights.sum(dtype=np.float64) / before.sum(dtype=np.float64))
+    of_each = np.divide(findings.weights, before, out=np.ones_like(before), where=before > 0)
     low, high = np.quantile(of_each, [0.25, 0.75])
     sentence = (
-        f"Of the weight of all clicks, {share(kept)} was kept. A quarter of the clicks kept {share(low)} of theirs or "
-        f"less, a quarter {share(high)} or more."
+        f"Of the weight of all clicks, {format_percent(kept)} was kept. A quarter of the clicks kept {format_percent(low)} of theirs or "
+        f"less, a quarter {format_percent(high)} or more."
     )
-    most = max(float(before.max()), float(facts.weights.max()))
+    most = max(float(before.max()), float(findings.weights.max()))
     title, label = "What clicks weigh now", "weight after relabelling"
-    return _two_groups(facts, "weights", title, sentence, facts.weights, most, label)
+    return _two_groups(findings, "weights", title, sentence, findings.weights, most, label)
 
 
-def _probabilities(facts: Facts) -> Picture:
-    values = facts.probability
+def _probabilities(findings: Findings) -> Picture:
+    values = findings.probability
     likely = int((values > 0.5).sum())
-    sentence = f"Half of the clicks have a noise probability of {share(float(np.median(values)))} or less; "
-    if facts.is_calibrated:
+    sentence = f"Half of the clicks have a noise probability of {format_percent(float(np.median(values)))} or less; "
+    if findings.is_calibrated:
         verb = "is" if likely == 1 else "are"
-        sentence += f"{many(likely, 'click')} ({share(likely, len(values))}) {verb} more likely noise than not."
+        sentence += f"{format_count(likely, 'click')} ({format_percent(likely, len(values))}) {verb} more likely noise than not."
     else:
         sentence += "it is good for putting clicks in order, not calibrated, and does not say how much noise there is."
     title = "How probable it is that a click is noise"
-    return _two_groups(facts, "probabilities", title, sentence, values, 1.0, "noise probability")
+    return _two_groups(findings, "probabilities", title, sentence, values, 1.0, "noise probability")
 
 
-def _percentiles(facts: Facts) -> Picture | None:
-    if facts.percentiles is None:
+def _percentiles(findings: Findings) -> Picture | None:
+    if findings.percentiles is None:
         return None
-    best = float((facts.percentiles < 0.1).mean())
-    worse = float((facts.percentiles >= 0.5).mean())
+    best = float((findings.percentiles < 0.1).mean())
+    worse = float((findings.percentiles >= 0.5).mean())
     sentence = (
         "Each click is placed among what its user has not clicked on, by models that have not seen it: "
-        f"{share(best)} stand in the best tenth, where random draws would be 10%, and {share(worse)} in the worse "
+        f"{format_percent(best)} stand in the best tenth, where random draws would be 10%, and {format_percent(worse)} in the worse "
         "half, where half of the noise is."
     )
     title = "Where clicks stand among everything else"
     label = "share of the user's other items that stand above"
-    return _two_groups(facts, "percentiles", title, sentence, facts.percentiles, 1.0, label)
+    return _two_groups(findings, "percentiles", title, sentence, findings.percentiles, 1.0, label)
 
 
 def _two_groups(
-    facts: Facts, key: str, title: str, sentence: str, values: NDArray[np.float32], high: float, label: str
+    findings: Findings, key: str, title: str, sentence: str, values: NDArray[np.float32], high: float, label: str
 ) -> Picture:
     """A histogram, the flagged in another colour on top of the others."""
-    edges, of_flagged = histogram(values[facts.flagged], _BINS, 0.0, high)
-    _, of_others = histogram(values[~facts.flagged], _BINS, 0.0, high)
+    edges, of_flagged = histogram(values[findings.flagged], _BINS, 0.0, high)
+    _, of_others = histogram(values[~findings.flagged], _BINS, 0.0, high)
     total = of_flagged + of_others
     chart = Chart((0.0, high), (0.0, float(total.max()) or 1.0), label, "clicks")
     rows = []
     for left, right, red, all_here in zip(edges[:-1], edges[1:], of_flagged, total, strict=True):
         within = f"{left:.3g} to {right:.3g}"
         if all_here:
-            words = f"{within}: {many(int(all_here), 'click')}, {int(red):,} flagged"
+            words = f"{within}: {format_count(int(all_here), 'click')}, {int(red):,} flagged"
             chart.bar(left, right, 0, float(all_here - red), "main", words)
             if red:
                 chart.bar(left, right, float(all_here - red), float(all_here), "flag", words)
@@ -125,15 +126,15 @@ def _two_groups(
 # ── against the truth ───────────────────────────────────────────────────────────────────────────────
 
 
-def _reliability(facts: Facts) -> Picture | None:
-    truth = facts.is_noise
+def _reliability(findings: Findings) -> Picture | None:
+    truth = findings.is_noise
     if truth is None or truth.all() or not truth.any():
         return None
-    place = np.minimum((facts.probability * 10).astype(np.int64), 9)
+    place = np.minimum((findings.probability * 10).astype(np.int64), 9)
     number = np.bincount(place, minlength=10)
-    said = np.bincount(place, weights=facts.probability, minlength=10)
+    said = np.bincount(place, weights=findings.probability, minlength=10)
     noise = np.bincount(place, weights=truth, minlength=10)
-    found = detection_metrics(facts.probability, truth)
+    found = detection_metrics(findings.probability, truth)
     chart = Chart(
         (0, 1),
         (0, 1),
@@ -149,15 +150,21 @@ def _reliability(facts: Facts) -> Picture | None:
         half = 1.96 * float(np.sqrt(part * (1 - part) / n))
         chart.whisker(mean, max(part - half, 0), min(part + half, 1), "flag")
         points.append((mean, part, n))
-        rows.append([share(mean), share(part), f"{n:,}"])
+        rows.append([format_percent(mean), format_percent(part), f"{n:,}"])
     if points:
         chart.line([x for x, _, _ in points], [y for _, y, _ in points], "flag")
         for mean, part, n in points:
-            chart.dot(mean, part, "flag", f"{many(n, 'click')} of {share(mean)}: {share(part)} are noise", 4)
+            chart.dot(
+                mean,
+                part,
+                "flag",
+                f"{format_count(n, 'click')} of {format_percent(mean)}: {format_percent(part)} are noise",
+                4,
+            )
     sentence = (
-        f"The truth is known here: {share(float(truth.mean()))} of the clicks are noise. The probability is off by "
+        f"The truth is known here: {format_percent(float(truth.mean()))} of the clicks are noise. The probability is off by "
         f"{100 * found['calibration_error']:.1f} points on average, and noise gets a larger one than another click "
-        f"{share(found['auroc'])} of the time."
+        f"{format_percent(found['auroc'])} of the time."
     )
     title = "Is the probability right?"
     columns = ["noise probability", "share that is noise", "clicks"]
@@ -167,10 +174,10 @@ def _reliability(facts: Facts) -> Picture | None:
 # ── who and what ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _kappa(facts: Facts) -> Picture | None:
-    activity = facts.known.activity
+def _kappa(findings: Findings) -> Picture | None:
+    activity = findings.known.activity
     rows_in = np.flatnonzero(activity)
-    x, y = activity[rows_in].astype(np.float64), np.maximum(facts.kappa[rows_in], 1).astype(np.float64)
+    x, y = activity[rows_in].astype(np.float64), np.maximum(findings.kappa[rows_in], 1).astype(np.float64)
     if len(x) < 2:
         return None
     limits = (float(x.min()), float(max(x.max(), x.min() * 2))), (float(y.min()), float(max(y.max(), y.min() * 2)))
@@ -198,7 +205,7 @@ def _kappa(facts: Facts) -> Picture | None:
         link = f"{'grows' if together > 0 else 'falls'} with how much somebody clicks"
     some = f" {len(shown):,} of {len(x):,} users are drawn." if len(shown) < len(x) else ""
     sentence = (
-        f"Of {facts.n_items:,} items, the median user has {np.median(y):,.0f} above the threshold, and "
+        f"Of {findings.n_items:,} items, the median user has {np.median(y):,.0f} above the threshold, and "
         f"{np.median(x):,.0f} clicks. That number {link} (rank correlation {together:.2f}).{some}"
     )
     title = "How many items a user's threshold lets in"
@@ -206,13 +213,13 @@ def _kappa(facts: Facts) -> Picture | None:
     return Picture("kappa", title, sentence, chart.drawn(title), columns, rows)
 
 
-def _popularity(facts: Facts) -> Picture | None:
-    popularity = facts.known.popularity[facts.known.item_codes]
+def _popularity(findings: Findings) -> Picture | None:
+    popularity = findings.known.popularity[findings.known.item_codes]
     edges = np.unique(np.quantile(popularity, np.linspace(0, 1, 11)))
     if len(edges) < 3:
         return None
     place = np.clip(np.searchsorted(edges, popularity, side="right") - 1, 0, len(edges) - 2)
-    groups = _Groups.of(facts, place, len(edges) - 1)
+    groups = _Groups.of(findings, place, len(edges) - 1)
     ends = np.ceil(edges[1:]) - 1  # a group ends before the next one begins, but for the last
     ends[-1] = edges[-1]
     names = [_span(np.ceil(low), end) for low, end in zip(edges[:-1], ends, strict=True)]
@@ -221,8 +228,8 @@ def _popularity(facts: Facts) -> Picture | None:
     chart = groups.columns(names, where, "clicks on the item, in groups of about as many clicks")
     low, high = groups.means[0], groups.means[last]
     sentence = (
-        f"Clicks on the least popular items ({names[0]} clicks) have a mean noise probability of {share(low)}, those "
-        f"on the most popular ({names[last]}) {share(high)}."
+        f"Clicks on the least popular items ({names[0]} clicks) have a mean noise probability of {format_percent(low)}, those "
+        f"on the most popular ({names[last]}) {format_percent(high)}."
     )
     title = "Noise by how popular the item is"
     return groups.picture("popularity", title, sentence, chart.drawn(title), "clicks on the item", names)
@@ -232,15 +239,15 @@ def _span(low: float, high: float) -> str:
     return f"{low:,.0f}–{high:,.0f}" if low < high else f"{low:,.0f}"
 
 
-def _categories(facts: Facts) -> Picture | None:
-    given = facts.known.item_categories
+def _categories(findings: Findings) -> Picture | None:
+    given = findings.known.item_categories
     names = sorted({name for each in given or () for name in each})
     if given is None or len(names) < 2:
         return None
     at = {name: place for place, name in enumerate(names)}
-    of_item = np.bincount(facts.known.item_codes, minlength=facts.known.n_items)
-    sum_of_item = np.bincount(facts.known.item_codes, facts.probability, minlength=facts.known.n_items)
-    flags_of_item = np.bincount(facts.known.item_codes, facts.flagged, minlength=facts.known.n_items)
+    of_item = np.bincount(findings.known.item_codes, minlength=findings.known.n_items)
+    sum_of_item = np.bincount(findings.known.item_codes, findings.probability, minlength=findings.known.n_items)
+    flags_of_item = np.bincount(findings.known.item_codes, findings.flagged, minlength=findings.known.n_items)
     items = np.repeat(np.arange(len(given)), [len(each) for each in given])
     places = np.array([at[name] for each in given for name in each], dtype=np.int64)
     groups = _Groups(*(
@@ -251,20 +258,20 @@ def _categories(facts: Facts) -> Picture | None:
     if len(order) < 2:
         return None
     top = order if len(order) <= _CATEGORIES else np.concatenate([order[: _CATEGORIES - 5], order[-5:]])
-    titles = [f"{names[each]}: {many(int(groups.number[each]), 'click')}" for each in top]
+    titles = [f"{names[each]}: {format_count(int(groups.number[each]), 'click')}" for each in top]
     title = "Noise by category"
     chart = rows_chart(
         title,
         [names[each] for each in top],
         groups.means[top].tolist(),
-        [share(each) for each in groups.means[top]],
+        [format_percent(each) for each in groups.means[top]],
         titles,
     )
     some = "" if len(top) == len(order) else f" The ten highest and five lowest of {len(order):,} are drawn."
-    high, low = share(groups.means[order[0]]), share(groups.means[order[-1]])
+    high, low = format_percent(groups.means[order[0]]), format_percent(groups.means[order[-1]])
     sentence = (
-        f"The mean noise probability is highest in {cut(names[order[0]], _LETTERS)} ({high}) and lowest in "
-        f"{cut(names[order[-1]], _LETTERS)} ({low}).{some}"
+        f"The mean noise probability is highest in {truncate(names[order[0]], _LETTERS)} ({high}) and lowest in "
+        f"{truncate(names[order[-1]], _LETTERS)} ({low}).{some}"
     )
     if high == low:
         sentence = f"The mean noise probability is about the same in all categories ({high}).{some}"
@@ -272,26 +279,26 @@ def _categories(facts: Facts) -> Picture | None:
     return shown.picture("categories", title, sentence, chart, "category", [names[each] for each in order])
 
 
-def _time(facts: Facts) -> Picture | None:
-    if facts.times is None or facts.times.max() <= facts.times.min():
+def _time(findings: Findings) -> Picture | None:
+    if findings.times is None or findings.times.max() <= findings.times.min():
         return None
-    begin, end = float(facts.times.min()), float(facts.times.max())
+    begin, end = float(findings.times.min()), float(findings.times.max())
     edges = np.linspace(begin, end, _PERIODS + 1)
-    place = np.clip(np.searchsorted(edges, facts.times, side="right") - 1, 0, _PERIODS - 1)
-    groups = _Groups.of(facts, place, _PERIODS)
+    place = np.clip(np.searchsorted(edges, findings.times, side="right") - 1, 0, _PERIODS - 1)
+    groups = _Groups.of(findings, place, _PERIODS)
     names = [_moment(at, end - begin) for at in edges[:-1]]
     where = [(at, names[at]) for at in range(0, _PERIODS, 6)]
     chart = groups.columns(names, where, "time")
     enough = groups.enough()
     most, least = enough[np.argmax(groups.means[enough])], enough[np.argmin(groups.means[enough])]
     pale = f" Faint: fewer than {_FEW} clicks." if len(enough) < (groups.number > 0).sum() else ""
-    high, low = share(groups.means[most]), share(groups.means[least])
+    high, low = format_percent(groups.means[most]), format_percent(groups.means[least])
     sentence = (
-        f"From {day(begin)} to {day(end)}, the mean noise probability was highest in the period from {names[most]} on "
+        f"From {format_date(begin)} to {format_date(end)}, the mean noise probability was highest in the period from {names[most]} on "
         f"({high}), and lowest in that from {names[least]} on ({low}).{pale}"
     )
     if high == low:
-        sentence = f"From {day(begin)} to {day(end)}, the mean noise probability was about the same ({high}).{pale}"
+        sentence = f"From {format_date(begin)} to {format_date(end)}, the mean noise probability was about the same ({high}).{pale}"
     title = "Noise over time"
     return groups.picture("time", title, sentence, chart.drawn(title), "from", names)
 
@@ -311,8 +318,10 @@ class _Groups:
     flags: NDArray[Any]
 
     @classmethod
-    def of(cls, facts: Facts, place: NDArray[np.int64], n: int) -> _Groups:
-        counted = (np.bincount(place, weights, minlength=n) for weights in (None, facts.probability, facts.flagged))
+    def of(cls, findings: Findings, place: NDArray[np.int64], n: int) -> _Groups:
+        counted = (
+            np.bincount(place, weights, minlength=n) for weights in (None, findings.probability, findings.flagged)
+        )
         return cls(*counted)
 
     def at(self, places: NDArray[np.int64]) -> _Groups:
@@ -330,7 +339,7 @@ class _Groups:
         enough = set(self.enough().tolist())
         for at, (name, mean, number) in enumerate(zip(names, self.means, self.number, strict=True)):
             if number:
-                words = f"{name}: {share(mean)} of {many(int(number), 'click')}"
+                words = f"{name}: {format_percent(mean)} of {format_count(int(number), 'click')}"
                 chart.bar(at, at + 1, 0, float(mean), "main" if at in enough else "dim", words)
         return chart
 
@@ -340,7 +349,7 @@ class _Groups:
 
     def picture(self, key: str, title: str, sentence: str, chart: Markup, what: str, names: Sequence[str]) -> Picture:
         rows = [
-            [name, f"{number:,.0f}", share(mean), f"{flags:,.0f}"]
+            [name, f"{number:,.0f}", format_percent(mean), f"{flags:,.0f}"]
             for name, number, mean, flags in zip(names, self.number, self.means, self.flags, strict=True)
         ]
         return Picture(key, title, sentence, chart, [what, "clicks", "mean noise probability", "flagged"], rows)
@@ -349,14 +358,14 @@ class _Groups:
 # ── the run ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _loss(facts: Facts) -> Picture | None:
+def _loss(findings: Findings) -> Picture | None:
     steps: list[tuple[str, float]] = []
-    for each in facts.history:
+    for each in findings.history:
         losses = (each.loss_before, each.loss_relabelled, each.loss_refitted)
         for name, loss in zip(("before", "relabelled", "learned again"), losses, strict=True):
             if loss is None or (name == "before" and steps):  # which is where the last round ended
                 continue
-            step = name if len(facts.history) == 2 else f"round {each.number}, {name}"
+            step = name if len(findings.history) == 2 else f"round {each.number}, {name}"
             words = "first fit" if not steps else step
             steps.append((words, float(loss.total)))
     values = [value for _, value in steps]
@@ -371,7 +380,7 @@ def _loss(facts: Facts) -> Picture | None:
     )
     for at, (name, value) in enumerate(steps):
         chart.bar(at + 0.15, at + 0.85, 0, value, "main", f"{name}: {_plain(value)}")
-    rises = [f"{name} (by {share(now - then, abs(then))})" for (name, now), then in zip(steps[1:], values, strict=False)
+    rises = [f"{name} (by {format_percent(now - then, abs(then))})" for (name, now), then in zip(steps[1:], values, strict=False)
              if now > then * (1 + 1e-9)]  # fmt: skip
     verdict = f"it went up in {', '.join(rises)}" if rises else "no step made it larger"
     sentence = (

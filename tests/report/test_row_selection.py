@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, random_array
 
 from prorec import Interactions
-from prorec.report.selection import selected
+from prorec.report.row_selection import select_rows
 
 
 def clicks_of(seed: int, n_users: int, n_items: int, density: float) -> Interactions:
@@ -23,7 +23,7 @@ def test_within_its_bounds_and_the_most_suspicious_first(
     rng = np.random.default_rng(seed)
     probability = rng.random(len(known)).astype(np.float32)
     flagged = probability > 0.8
-    chosen = selected(known, probability, flagged, most=most, most_suspects=most_suspects)
+    chosen = select_rows(known, probability, flagged, most=most, most_suspects=most_suspects)
     assert np.all(np.diff(chosen.places) > 0)
     assert chosen.is_everything == (len(known) <= most)
     is_in = np.zeros(len(known), dtype=bool)
@@ -45,5 +45,5 @@ def test_a_user_of_too_many_clicks_does_not_crowd_out_the_others() -> None:
     known = Interactions.from_matrix(coo_array((np.ones(len(rows)), (rows, columns)), shape=(101, 6000)))
     probability = np.linspace(1, 0, len(known), dtype=np.float32)  # user 0 is the most suspicious of all
     probability[-1000:] = 1
-    chosen = selected(known, probability, probability > 0.99, most=5000)
+    chosen = select_rows(known, probability, probability > 0.99, most=5000)
     assert chosen.whole_users.tolist() == list(range(51, 101))

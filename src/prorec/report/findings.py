@@ -13,11 +13,11 @@ from prorec.denoise.estimator import ProRec
 from prorec.denoise.history import Round
 from prorec.interactions import Interactions
 from prorec.noise.noise_rate import NoiseRateEstimate
-from prorec.report.words import as_seconds
+from prorec.report.formatting import to_epoch_seconds
 
 
 @dataclass(frozen=True)
-class Facts:
+class Findings:
     """One entry for each interaction, in the order of `known.matrix.data`, unless something else is said."""
 
     known: Interactions
@@ -61,7 +61,7 @@ class Facts:
         return self.noise_rate is not None
 
 
-def facts_of(denoiser: ProRec, is_noise: Any = None) -> Facts:
+def collect_findings(denoiser: ProRec, is_noise: Any = None) -> Findings:
     """Read everything off a fitted denoiser."""
     denoiser._fitted()
     known = denoiser.interactions_
@@ -74,8 +74,8 @@ def facts_of(denoiser: ProRec, is_noise: Any = None) -> Facts:
                 f"{truth.shape}"
             )
     finder = denoiser._found
-    times = as_seconds(known.columns["timestamp"]) if "timestamp" in known.columns else None
-    return Facts(
+    times = to_epoch_seconds(known.columns["timestamp"]) if "timestamp" in known.columns else None
+    return Findings(
         known,
         denoiser.noise_probability_,
         denoiser.flagged_,

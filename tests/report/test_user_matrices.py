@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from prorec.report import around
-from prorec.report.around import items_around, neighbours, without_popular
+from prorec.report import user_matrices
+from prorec.report.user_matrices import drop_popular_items, find_neighbors, select_items
 
 Clicks = list[set[int]]
 
@@ -47,8 +47,8 @@ def test_neighbours_are_those_of_plain_loops(
 ) -> None:
     users = data.draw(st.lists(st.integers(0, len(clicks) - 1), max_size=15))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(around, "_BYTES", room)
-        found = neighbours(as_matrix(clicks, 7, weight), np.array(users, dtype=np.int64), most)
+        patch.setattr(user_matrices, "_BYTES", room)
+        found = find_neighbors(as_matrix(clicks, 7, weight), np.array(users, dtype=np.int64), most)
     assert found.shape == (len(users), most)
     assert found.dtype == np.int32
     assert found.tolist() == [by_loops(clicks, user, most) for user in users]
@@ -57,14 +57,14 @@ def test_neighbours_are_those_of_plain_loops(
 def test_a_pair_that_is_stored_twice_counts_once() -> None:
     twice = csr_array((np.ones(5), [1, 0, 1, 1, 0], [0, 3, 4, 5]), shape=(3, 2))
     before = twice.indices.copy()
-    assert neighbours(twice, np.array([1]), 2).tolist() == [by_loops([{0, 1}, {1}, {0}], 1, 2)]
+    assert find_neighbors(twice, np.array([1]), 2).tolist() == [by_loops([{0, 1}, {1}, {0}], 1, 2)]
     assert twice.indices.tolist() == before.tolist()  # and what was given stays as it was
 
 
 def test_equally_like_users_stay_in_order_whatever_the_sizes() -> None:
     # All have the same cosine with the first, 1/√3: 1 of 1, 2 of 4, 3 of 9 items, and the square roots are not exact.
     clicks = [{0, 1, 2}, {0, 1, 2, *range(3, 9)}, {0, 1, 3, 4}, {2}, {1}]
-    assert neighbours(as_matrix(clicks, 9), np.array([0]), 4).tolist() == [[1, 2, 3, 4]]
+    assert find_neighbors(as_matrix(clicks, 9), np.array([0]), 4).tolist() == [[1, 2, 3, 4]]
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=9), st.integers(1, 10))
@@ -76,12 +76,12 @@ def test_items_around_are_the_ends_of_a_sorted_list(weights: list[float], most: 
     ordered = [item for _, item in sorted(zip([-w for w in weights], own, strict=True))]
     if len(ordered) > most:
         ordered = ordered[: (most + 1) // 2] + ordered[::-1][: most // 2][::-1]
-    assert items_around(matrix, values, 1, most).tolist() == ordered
+    assert select_items(matrix, values, 1, most).tolist() == ordered
 
 
 def test_the_most_popular_items_are_left_out_where_too_many_share_them() -> None:
     clicks = csr_array(np.array([[1, 1, 0], [1, 0, 1], [1, 1, 0], [1, 0, 0]]))
-    assert without_popular(clicks, 100) is clicks
-    rest = without_popular(clicks, 10)  # 16 pairs of users share the first item, 4 the second, 1 the third
+    assert drop_popular_items(clicks, 100) is clicks
+    rest = drop_popular_items(clicks, 10)  # 16 pairs of users share the first item, 4 the second, 1 the third
     assert rest.toarray().tolist() == [[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
-    assert without_popular(clicks, 0).nnz == 0
+    assert drop_popular_items(clicks, 0).nnz == 0

@@ -34,7 +34,7 @@ class Gain:
     """With denoising, against weights made smaller."""
 
 
-def gain_on_held_out(denoiser: ProRec, progress: Progress | None = None) -> Gain | str:
+def measure_gain(denoiser: ProRec, progress: Progress | None = None) -> Gain | str:
     """Fit on 70% of every user's interactions, judge by the rest; or why that cannot be done on these data."""
     known = denoiser.interactions_
     k = min(_LIST, known.n_items)
@@ -58,7 +58,7 @@ def gain_on_held_out(denoiser: ProRec, progress: Progress | None = None) -> Gain
 
 
 @dataclass(frozen=True)
-class Lists:
+class RecommendationLists:
     """What some users are recommended, as positions of items, best first; −1 behind a list that ends early."""
 
     before: NDArray[np.int32]
@@ -67,7 +67,9 @@ class Lists:
     """By the model that learned from the denoised weights."""
 
 
-def lists_for(denoiser: ProRec, rows: NDArray[np.int64], progress: Progress | None = None) -> Lists | None:
+def recommend_before_and_after(
+    denoiser: ProRec, rows: NDArray[np.int64], progress: Progress | None = None
+) -> RecommendationLists | None:
     """The lists of users in some rows, before and after; nothing, if the denoiser was fitted without a last model."""
     if denoiser._model is None or not len(rows):
         return None
@@ -82,4 +84,4 @@ def lists_for(denoiser: ProRec, rows: NDArray[np.int64], progress: Progress | No
     before, after = (
         np.asarray(model.recommend(users, k).item_positions, dtype=np.int32) for model in (plain, denoiser)
     )
-    return Lists(before, after)
+    return RecommendationLists(before, after)

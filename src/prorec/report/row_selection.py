@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from prorec.interactions import Interactions
 
-MOST_SUSPECTS = 100_000
+MAX_SUSPICIOUS = 100_000
 """Suspicious interactions in a report, at most."""
-MOST = 300_000
+MAX_ROWS = 300_000
 """Interactions in a report, at most: it has to open from a mail attachment."""
 _AT_LEAST = 1_000  # suspects, whatever is flagged
 _TOO_ACTIVE = 5_000  # interactions: nobody reads through so many of one user
 
 
 @dataclass(frozen=True)
-class Selection:
+class RowSelection:
     """What is in the report."""
 
     places: NDArray[np.int64]
@@ -28,18 +28,18 @@ class Selection:
     is_everything: bool
 
 
-def selected(
+def select_rows(
     known: Interactions,
     probability: NDArray[np.float32],
     flagged: NDArray[np.bool_],
     *,
-    most: int = MOST,
-    most_suspects: int = MOST_SUSPECTS,
-) -> Selection:
+    most: int = MAX_ROWS,
+    most_suspects: int = MAX_SUSPICIOUS,
+) -> RowSelection:
     """Everything, if it fits; otherwise the most suspicious, and everything of the users who have most of those."""
     n = len(known)
     if n <= most:
-        return Selection(np.arange(n), np.flatnonzero(known.activity), True)
+        return RowSelection(np.arange(n), np.flatnonzero(known.activity), True)
     n_suspects = min(max(int(flagged.sum()), _AT_LEAST), most_suspects, most)
     suspects = np.argpartition(-probability, n_suspects - 1)[:n_suspects]
     n_own = np.bincount(known.user_codes[suspects], minlength=known.n_users)
@@ -52,4 +52,4 @@ def selected(
     is_in[whole] = True
     chosen = is_in[known.user_codes]
     chosen[suspects] = True
-    return Selection(np.flatnonzero(chosen), whole, False)
+    return RowSelection(np.flatnonzero(chosen), whole, False)

@@ -10,7 +10,7 @@ _BYTES = 64e6
 _PER_PAIR = 12  # bytes: a count, a column, and room for a wider column where there are very many
 
 
-def neighbours(matrix: csr_array, users: NDArray[np.int64], most: int) -> NDArray[np.int32]:
+def find_neighbors(matrix: csr_array, users: NDArray[np.int64], most: int) -> NDArray[np.int32]:
     """For each of some rows, the rows of the users most like it: users × `most`, the most like first, −1 at the end.
 
     Two users are as like as the cosine between what they have clicked on, |A ∩ B| / √(|A||B|), whatever the weights;
@@ -18,7 +18,7 @@ def neighbours(matrix: csr_array, users: NDArray[np.int64], most: int) -> NDArra
     anybody who shares no item.
 
     >>> clicks = csr_array(np.array([[1, 1, 0], [1, 1, 1], [0, 0, 1]]))
-    >>> neighbours(clicks, np.array([0, 1]), 2)
+    >>> find_neighbors(clicks, np.array([0, 1]), 2)
     array([[ 1, -1],
            [ 0,  2]], dtype=int32)
     """
@@ -41,7 +41,7 @@ def neighbours(matrix: csr_array, users: NDArray[np.int64], most: int) -> NDArra
     return found
 
 
-def without_popular(matrix: csr_array, most: float) -> csr_array:
+def drop_popular_items(matrix: csr_array, most: float) -> csr_array:
     """The same without the most popular items, so many of them that no more than `most` pairs of users share one.
 
     Looking for everybody's neighbours goes through those pairs, and an item that very many share tells little of who is
@@ -77,14 +77,14 @@ def _best(others: NDArray[np.int32], like: NDArray[np.float64], most: int) -> ND
     return best
 
 
-def items_around(matrix: csr_array, weights: NDArray[np.float32], user: int, most: int) -> NDArray[np.int32]:
+def select_items(matrix: csr_array, weights: NDArray[np.float32], user: int, most: int) -> NDArray[np.int32]:
     """The columns of a row's own items, those with most weight first; among equals, in their order.
 
     Where there are more than `most`, the first half is of those with the most weight and the second of those with the
     least. `weights` are in the order of `matrix.data`.
 
     >>> clicks = csr_array(np.ones((1, 5)))
-    >>> items_around(clicks, np.array([0.1, 0.5, 0.3, 0.9, 0.2], dtype=np.float32), 0, 3)
+    >>> select_items(clicks, np.array([0.1, 0.5, 0.3, 0.9, 0.2], dtype=np.float32), 0, 3)
     array([3, 1, 0], dtype=int32)
     """
     own = slice(matrix.indptr[user], matrix.indptr[user + 1])

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Numbers in sentences."""
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ _DATES = -62_135_596_800, 253_402_300_799  # the years 1 and 9999: what a date c
 _SECONDS = 631_152_000, 4_102_444_800  # 1990 and 2100: a number between them is taken for seconds since 1970
 
 
-def share(part: float, of: float = 1.0) -> str:
+def format_percent(part: float, of: float = 1.0) -> str:
     """A share in percent, with as many digits as mean something; never 0% or 100% for what is not.
 
-    >>> share(0.0724), share(3, 4_000), share(0.623), share(0.9999), share(0, 5), share(1e-9)
+    >>> format_percent(0.0724), format_percent(3, 4_000), format_percent(0.623), format_percent(0.9999), format_percent(0, 5), format_percent(1e-9)
     ('7.2%', '0.075%', '62%', '99.99%', '0%', 'less than 0.01%')
     """
     value = min(100 * part / of, 100.0) if of else 0.0  # sums of shares may be a rounding error above 1
@@ -30,37 +31,37 @@ def share(part: float, of: float = 1.0) -> str:
     return f"{value:.1f}%" if value < 10 else f"{value:.0f}%"
 
 
-def many(number: int, one: str, more: str | None = None) -> str:
+def format_count(number: int, one: str, more: str | None = None) -> str:
     """A count and what is counted.
 
-    >>> many(1, "user"), many(12_000, "user"), many(2, "category", "categories")
+    >>> format_count(1, "user"), format_count(12_000, "user"), format_count(2, "category", "categories")
     ('1 user', '12,000 users', '2 categories')
     """
     return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
-def change(relative: float) -> str:
+def format_change(relative: float) -> str:
     """A relative change in percent, with its sign.
 
-    >>> change(0.0213), change(-0.1)
+    >>> format_change(0.0213), format_change(-0.1)
     ('+2.1%', '−10.0%')
     """
     return f"{'−' if relative < 0 else '+'}{abs(relative):.1%}"
 
 
-def cut(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """At most so many letters.
 
-    >>> cut("The Restless Bounty", 12)
+    >>> truncate("The Restless Bounty", 12)
     'The Restles…'
     """
     return text if len(text) <= most else text[: max(most - 1, 1)] + "…"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """How long something took.
 
-    >>> duration(0.26), duration(75), duration(7300)
+    >>> format_duration(0.26), format_duration(75), format_duration(7300)
     ('0.3 s', '1 min 15 s', '2 h 1 min')
     """
     if round(seconds, 1) < 60:
@@ -71,7 +72,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def as_seconds(times: NDArray[Any]) -> NDArray[np.float64] | None:
+def to_epoch_seconds(times: NDArray[Any]) -> NDArray[np.float64] | None:
     """Times as seconds since 1970, if that is what they can be: dates, or numbers of seconds or milliseconds."""
     if not len(times):
         return None
@@ -88,10 +89,10 @@ def as_seconds(times: NDArray[Any]) -> NDArray[np.float64] | None:
     return None
 
 
-def day(seconds: float) -> str:
+def format_date(seconds: float) -> str:
     """A day, in English.
 
-    >>> day(1_624_539_132)
+    >>> format_date(1_624_539_132)
     '24 June 2021'
     """
     moment = datetime.fromtimestamp(seconds, UTC)

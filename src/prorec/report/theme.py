@@ -8,7 +8,7 @@ from prorec._core.errors import InputError
 
 PLAIN, DENOISED, CEILING, PAPER = "#4d4d4d", "#d1495b", "#2e86ab", "#e09f1f"
 """Without denoising, with it, the best there could be, and what was published; elsewhere, four that go together."""
-STYLE: dict[Any, Any] = {
+RC_PARAMS: dict[Any, Any] = {
     "font.size": 13,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -19,7 +19,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def need_matplotlib() -> None:
+def require_matplotlib() -> None:
     """Refuse to draw where there is nothing to draw with."""
     try:
         import matplotlib  # noqa: F401
