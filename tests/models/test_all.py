@@ -163,7 +163,7 @@ class TestEvery:
         similar = made(kind).fit(data).similar_items(data.items[:-1], k=3)
         assert np.mean(similar.item_positions % 2 == np.arange(29)[:, None] % 2) > 0.8
         assert (similar.item_positions != np.arange(29)[:, None]).all()
-        assert similar.users.tolist() == data.items[:-1].tolist()
+        assert similar.query_items.tolist() == data.items[:-1].tolist()
 
     def test_evaluates(self, kind: type[Model]) -> None:
         parts = prorec.split_by_user(clicks(), (0.7, 0.3), seed=0)

@@ -106,10 +106,8 @@ def test_a_checkpoint_ends_where_one_run_does(kind: type, tmp_path: Path) -> Non
         if len(epochs) == 5:
             raise KeyboardInterrupt
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_training.Progress, "update", stop)
-        with pytest.raises(KeyboardInterrupt):
-            kind(8, **QUICK).fit(parts.train, validation=parts.test, checkpoint=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        kind(8, **QUICK).fit(parts.train, validation=parts.test, checkpoint=tmp_path, progress=stop)
     resumed = kind(8, **QUICK).fit(parts.train, validation=parts.test, checkpoint=tmp_path)
     assert resumed.history_ == whole.history_
     for name, array in whole.arrays_.items():
@@ -151,9 +149,12 @@ def test_early_stopping_keeps_the_best() -> None:
     assert got == pytest.approx(max(ndcg), abs=0.02)  # users without interactions get popularity only there
 
 
-def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    CDAE(4, epochs=2).fit(clicks(), show_progress=True)
-    assert "loss" in capsys.readouterr().out
+def test_reports_progress() -> None:
+    calls: list[tuple[str, int, int]] = []
+    CDAE(4, epochs=2).fit(clicks(), progress=lambda *call: calls.append(call))
+    assert calls == [("Training CDAE", 1, 2), ("Training CDAE", 2, 2)]
+    with pytest.raises(InputError, match="progress must be a function"):
+        CDAE(4, epochs=2).fit(clicks(), progress=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ MODELS: list[Model] = [
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
     """Everything that can runs here, whatever its size; rows are cut and blocks are small."""
     found = torch.device(request.param)
-    monkeypatch.setattr(model_module, "device_for", lambda name, _: None if name == "cpu" else found)
+    monkeypatch.setattr(model_module, "resolve_device", lambda name, _: None if name == "cpu" else found)
     monkeypatch.setattr(_on_device, "_SEGMENT", 5)
     monkeypatch.setattr(_on_device, "_BLOCK", 200)
     monkeypatch.setattr(_on_device, "_PRODUCT", 16)

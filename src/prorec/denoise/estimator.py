@@ -24,7 +24,7 @@ from prorec.interactions import Interactions
 from prorec.interactions.columns import ColumnRef
 from prorec.interactions.tables import FrameType
 from prorec.models.model import Model, as_interactions, restore_model
-from prorec.models.recommendations import Recommendations
+from prorec.models.recommendations import Recommendations, SimilarItems
 from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
 from prorec.noise.finder import NoiseFinder
@@ -368,7 +368,7 @@ class ProRec(Model):
         """As the last model does."""
         return self.model_.recommend_new(baskets, k)
 
-    def similar_items(self, items: Any, k: int = 10) -> Recommendations:
+    def similar_items(self, items: Any, k: int = 10) -> SimilarItems:
         """As the last model does."""
         return self.model_.similar_items(items, k)
 

@@ -5,7 +5,7 @@ from prorec.models.ease import EASE
 from prorec.models.model import Model, load
 from prorec.models.nce import NCE
 from prorec.models.popularity import Popularity
-from prorec.models.recommendations import Recommendations, Recommender
+from prorec.models.recommendations import Recommendations, Recommender, SimilarItems
 from prorec.models.svd import SVD
 from prorec.models.vae import VAE
 from prorec.models.wrap import wrap
@@ -22,6 +22,7 @@ __all__ = [
     "Popularity",
     "Recommendations",
     "Recommender",
+    "SimilarItems",
     "load",
     "wrap",
 ]

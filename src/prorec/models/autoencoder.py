@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from prorec._core.checks import check_choice, check_float, check_int
 from prorec._core.device import explain_out_of_memory
 from prorec._core.errors import InputError
+from prorec._core.progress import Progress, check_progress
 from prorec.interactions import Interactions
 from prorec.models.model import Model, as_interactions
 from prorec.models.storage import Arrays
@@ -67,7 +68,7 @@ class _Autoencoder(Model):
         validation: Interactions | None = None,
         init_from: Model | None = None,
         checkpoint: str | Path | None = None,
-        show_progress: bool = False,
+        progress: Progress | None = None,
     ) -> Self:
         """Train.
 
@@ -78,10 +79,11 @@ class _Autoencoder(Model):
         init_from : a fitted model of the same kind and size, whose parameters to begin with
         checkpoint : a folder to keep the state of training in after every epoch; if it has one of the same model on
             the same interactions, training goes on from there
-        show_progress : show a bar with the loss
+        progress : called with the name of the task, epochs done and epochs in all
         """
         from prorec.models import _training
 
+        check_progress(progress)
         known = as_interactions(interactions)
         self.check_parameters(known.matrix.shape)
         if validation is not None:
@@ -93,7 +95,7 @@ class _Autoencoder(Model):
         with explain_out_of_memory(
             self._device(known.matrix.shape), f"{type(self).__name__}, in batches of this size,"
         ):
-            self.history_ = _training.train(self, network, known, validation, folder, show_progress=show_progress)
+            self.history_ = _training.train(self, network, known, validation, folder, progress)
         learned = self._arrays_of(network.arrays(), known.matrix)
         self._check_finite(learned)
         self.arrays_, self.interactions_ = learned, known

@@ -24,9 +24,8 @@ from prorec._core.files import as_path, prefix_errors
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec.interactions import Interactions
 from prorec.models import _top
-from prorec.models._html import size_of
 from prorec.models._sparse import row_sums
-from prorec.models.recommendations import Recommendations
+from prorec.models.recommendations import Recommendations, SimilarItems
 from prorec.models.storage import Arrays, read_model, write_model
 from prorec.transport.factors import Factors, Link
 
@@ -163,11 +162,8 @@ class Model(Estimator):
         ranked, scores = self._ranked(matrix, rows, k, exclude_seen=True, are_new=True)
         return Recommendations(rows, ranked, scores, self.interactions_.items)
 
-    def similar_items(self, items: Any, k: int = 10) -> Recommendations:
-        """The k items most like each of some items, best first; never the item itself.
-
-        The users of what comes back are the ids asked about.
-        """
+    def similar_items(self, items: Any, k: int = 10) -> SimilarItems:
+        """Return the k items most similar to each query item, most similar first; never the item itself."""
         self._fitted()
         known = self.interactions_
         columns = self._positions("item", items)
@@ -179,7 +175,7 @@ class Model(Estimator):
             likeness(columns[part], room)
 
         ranked, scores = _in_blocks(np.arange(len(columns)), k, known.n_items, score, itself)
-        return Recommendations(known.items[columns], ranked, scores, known.items)
+        return SimilarItems(known.items[columns], ranked, scores, known.items)
 
     def _ranked(
         self, matrix: csr_array, rows: NDArray[np.int64], k: int, *, exclude_seen: bool, are_new: bool = False
@@ -315,7 +311,8 @@ class Model(Estimator):
     # ── looking ─────────────────────────────────────────────────────────────────────────────────────
 
     def _summary(self) -> dict[str, str]:
-        return {"learned from": size_of(self.interactions_)}
+        known = self.interactions_
+        return {"learned from": f"{known.n_users:,} users × {known.n_items:,} items, {len(known):,} interactions"}
 
     def _fitted(self) -> Arrays:
         self._check_fitted()

@@ -1,8 +1,4 @@
-"""What every recommender can do, and what it answers with.
-
-A weight stands wherever a one stood. What a model leaves out when it recommends is what
-was observed, whatever its weight: a click that counts for nothing is not recommended back.
-"""
+"""The interface that every recommender has, and the ranked lists that recommenders return."""
 
 from __future__ import annotations
 
@@ -19,14 +15,18 @@ from prorec.interactions.tables import FrameType, to_frame
 
 
 class Recommender(Protocol):
-    """Anything that learns from interactions and then ranks items for users."""
+    """Anything that learns from interactions and then ranks items for users.
+
+    A weight stands wherever the method has a 1. `recommend` excludes what was observed, whatever its weight, so that
+    an interaction of weight 0 is not recommended back.
+    """
 
     def fit(self, interactions: Interactions) -> Self:
-        """Learn, and return self."""
+        """Learn from interactions, and return self."""
         ...
 
     def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True) -> Recommendations:
-        """The k best items for each user id, best first."""
+        """Return the k best items for each user id, best first."""
         ...
 
 
@@ -35,9 +35,9 @@ class Recommendations:
     """A ranked list of items for each of some users."""
 
     users: NDArray[Any]
-    """Ids of the users."""
+    """Ids of the users, one for each list."""
     item_positions: NDArray[np.int32]
-    """Users × k: positions in `items`, best first; −1 where there was nothing left to recommend."""
+    """Users × k: positions in `items`, best first; −1 where no item was left to recommend."""
     scores: NDArray[np.float32]
     """Users × k: higher is better; 0 where `item_positions` is −1."""
     items: NDArray[Any]
@@ -47,15 +47,63 @@ class Recommendations:
         n_users, k = self.item_positions.shape
         return f"Recommendations({n_users:,} users × top {k} of {len(self.items):,} items)"
 
-    def to_table(self, kind: FrameType = "pyarrow") -> Any:
-        """One row per recommendation: user, rank (from 1), item, score."""
-        row, rank = np.nonzero(self.item_positions >= 0)
-        table = pa.table(
-            {
-                "user": take_ids(self.users, row),
-                "rank": rank + 1,
-                "item": take_ids(self.items, self.item_positions[row, rank]),
-                "score": self.scores[row, rank],
-            }
-        )
-        return to_frame(table, kind)
+    def to_table(self, frame: FrameType = "pyarrow") -> Any:
+        """Return a table with one row for each recommended item.
+
+        Parameters
+        ----------
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Library of the table.
+
+        Returns
+        -------
+        pyarrow.Table, pandas.DataFrame or polars.DataFrame
+            Columns `user`, `rank` (from 1), `item` and `score`.
+        """
+        return _to_table(("user", "item"), self.users, self, frame)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimilarItems:
+    """A ranked list of similar items for each of some query items."""
+
+    query_items: NDArray[Any]
+    """Ids of the query items, one for each list."""
+    item_positions: NDArray[np.int32]
+    """Query items × k: positions in `items`, most similar first; −1 where no item was left."""
+    scores: NDArray[np.float32]
+    """Query items × k: similarity, higher is more similar; 0 where `item_positions` is −1."""
+    items: NDArray[Any]
+    """Ids of all items, which `item_positions` points into."""
+
+    def __repr__(self) -> str:
+        n_queries, k = self.item_positions.shape
+        return f"SimilarItems({n_queries:,} query items × top {k} of {len(self.items):,} items)"
+
+    def to_table(self, frame: FrameType = "pyarrow") -> Any:
+        """Return a table with one row for each similar item.
+
+        Parameters
+        ----------
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Library of the table.
+
+        Returns
+        -------
+        pyarrow.Table, pandas.DataFrame or polars.DataFrame
+            Columns `item`, `rank` (from 1), `similar_item` and `score`.
+        """
+        return _to_table(("item", "similar_item"), self.query_items, self, frame)
+
+
+def _to_table(
+    columns: tuple[str, str], query_ids: NDArray[Any], ranked: Recommendations | SimilarItems, frame: FrameType
+) -> Any:
+    row, rank = np.nonzero(ranked.item_positions >= 0)
+    table = {
+        columns[0]: take_ids(query_ids, row),
+        "rank": rank + 1,
+        columns[1]: take_ids(ranked.items, ranked.item_positions[row, rank]),
+        "score": ranked.scores[row, rank],
+    }
+    return to_frame(pa.table(table), frame)

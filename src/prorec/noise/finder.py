@@ -14,12 +14,12 @@ from scipy.special import expit
 
 from prorec._core.checks import check_choice, check_float, check_int
 from prorec._core.errors import InputError
+from prorec._core.estimator import Estimator
 from prorec._core.progress import Progress, check_progress
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.interactions.ids import take_ids
 from prorec.interactions.tables import FrameType, to_frame
-from prorec.models._html import html_table, size_of
 from prorec.models.factory import cap_rank
 from prorec.models.model import Model, as_interactions, restore_model
 from prorec.models.nce import NCE
@@ -47,7 +47,7 @@ _VOTERS: tuple[Model, ...] = (
 
 
 @dataclass
-class NoiseFinder:
+class NoiseFinder(Estimator):
     """Finds clicks that might as well be random draws, by cross-fitting, and says how probable that is.
 
     Interactions are dealt into folds. Each is judged by models that learned from the other folds: by the value of its
@@ -394,11 +394,10 @@ class NoiseFinder:
         finder._learned = Learned.of(learned)
         return finder
 
-    def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        if not hasattr(self, "models_"):
-            return html_table(self, {"not fitted yet": ""})
-        return html_table(self, {"learned from": size_of(self.interactions_), "noise rate": str(self.noise_rate_)})
+    def _summary(self) -> dict[str, str]:
+        known = self.interactions_
+        size = f"{known.n_users:,} users × {known.n_items:,} items, {len(known):,} interactions"
+        return {"learned from": size, "noise rate": str(self.noise_rate_)}
 
     def _fitted(self) -> list[Model]:
         if not hasattr(self, "models_"):
