@@ -165,7 +165,7 @@ def the_step(
     def step() -> None:
         by_user, by_item = passes.log_sums()
         potentials = marginals.log_users - by_user, marginals.log_items - by_item
-        for begin, end, (_, threshold, shares) in passes.matched(*potentials, 0, observed):
+        for begin, end, (_, threshold, shares) in passes.match_chunks(*potentials, 0, observed):
             first, last = int(observed.indptr[begin]), int(observed.indptr[end])
             margin = shares - torch.repeat_interleave(threshold, activity[begin:end], output_size=last - first)
             weights[first:last] = LAM * weights[first:last] + (1 - LAM) * torch.sigmoid(BETA * margin)
@@ -195,7 +195,9 @@ def measure(factors: Factors, observed: csr_array, device: torch.device, runs: i
     seconds["sums"] = median(lambda: passes.log_sums(), runs)
     by_user, by_item = passes.log_sums()
     potentials = marginals.log_users - by_user, marginals.log_items - by_item
-    seconds["thresholds and shares"] = median(lambda: [None for _ in passes.matched(*potentials, 0, observed)], runs)
+    seconds["thresholds and shares"] = median(
+        lambda: [None for _ in passes.match_chunks(*potentials, 0, observed)], runs
+    )
     seconds["a Sinkhorn iteration"] = median(
         lambda: passes.scaled_log_sums(marginals.log_items, marginals.log_users), max(1, runs // 2)
     )
@@ -228,11 +230,11 @@ def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
     for users, items, warps, stages in SURVEY_TILES:
         tiles = gpu_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
         gpu_thresholds.tiles_for = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
-        trial("survey", f"survey {tiles}", lambda: list(passes.matched(*potentials, 0, observed)))
+        trial("survey", f"survey {tiles}", lambda: list(passes.match_chunks(*potentials, 0, observed)))
     on_device.tiles_for = gpu_thresholds.tiles_for = usual  # type: ignore[attr-defined]
     for step, warps in ((64, 4), (32, 4), (128, 4), (64, 2), (64, 8), (32, 2), (128, 8), (16, 1)):
         gpu_thresholds._STEP, gpu_thresholds._WARPS = step, warps
-        trial("settle", f"settle {step} {warps}", lambda: list(passes.matched(*potentials, 0, observed)))
+        trial("settle", f"settle {step} {warps}", lambda: list(passes.match_chunks(*potentials, 0, observed)))
     gpu_thresholds._STEP, gpu_thresholds._WARPS = 32, 4
 
 

@@ -140,7 +140,7 @@ def denoised_by_sorting(factors: Factors, marginals: transport.Marginals, observ
         kappa, threshold = zip(*map(split_by_sorting, values), strict=True)
         return np.array(kappa), np.array(threshold), shares  # type: ignore[return-value]
 
-    for rows, (kappa, threshold, shares) in plan.blocks.each(work):
+    for rows, (kappa, threshold, shares) in plan.blocks.map(work):
         matching.kappa[rows], matching.threshold[rows] = kappa, threshold
         matching.row_shares[np.concatenate([entries[row] for row in rows])] = shares
     return transport.relabel(observed, matching, BETA, LAM)

@@ -158,7 +158,7 @@ class Detection:
                 weights[is_noise] = 0
             elif scorer != "noisy":
                 weights[self.one(setting, scorer, seed)["left_out"]] = 0
-            fitted = prorec.evaluation.tuning.changed(recommender, {}).fit(noisy.with_weights(weights))
+            fitted = prorec.evaluation.tuning.with_parameters(recommender, {}).fit(noisy.with_weights(weights))
             return {"value": prorec.evaluate(fitted, test, k=10).mean[_METRIC]}
 
         return self.store.runs.get(of, work)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from prorec._core.progress import Progress
 from prorec.denoise import ProRec
 from prorec.denoise.controls import Change, alike, reweighted
-from prorec.evaluation.tuning import PAPER_GRIDS, Grid
+from prorec.evaluation.parameter_search import Grid
+from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.interactions import Interactions
 from prorec.models import CDAE, NCE, SVD, VAE, WRMF, Model
 from prorec.models.autoencoder import Loss
@@ -54,7 +55,7 @@ def rows_of(models: Mapping[str, Model]) -> list[Row]:
 
 def denoised(row: Row, called: str = "ProRec", grid: Grid = DENOISER_GRID, **settings: Any) -> Row:
     """A row with a denoiser, whose model's parameters are tuned with its own."""
-    inside = {f"model.{name}": values for name, values in row.grid.items()}
+    inside = {f"model__{name}": values for name, values in row.grid.items()}
     return Row(f"{row.name} + {called}", ProRec(row.model, **settings), {**inside, **grid}, row)
 
 

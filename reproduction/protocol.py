@@ -26,8 +26,9 @@ import prorec
 from prorec._core.digest import digest
 from prorec._core.progress import Progress
 from prorec.denoise import ProRec
+from prorec.evaluation.parameter_search import Grid
 from prorec.evaluation.significance import paired_t
-from prorec.evaluation.tuning import Grid, changed, tune
+from prorec.evaluation.tuning import tune, with_parameters
 from prorec.interactions import Interactions
 from prorec.models import Model
 from reproduction.run_cache import Store
@@ -183,17 +184,17 @@ class Protocol:
             metrics="paper",
             folder=self.store.trials,
         )
-        fitted = (trial for trial in tuned.trials if trial["value"] is not None)
-        finalists = sorted(fitted, key=lambda trial: -trial["value"])[:_N_FINALISTS]
+        fitted = [(trial["value"], trial) for trial in tuned.trials if trial["value"] is not None]
+        finalists = [trial for _, trial in sorted(fitted, key=lambda each: -each[0])[:_N_FINALISTS]]
         if len(finalists) == 1:
-            return changed(model, finalists[0]["parameters"]), finalists[0]["parameters"]
+            return with_parameters(model, finalists[0]["parameters"]), finalists[0]["parameters"]
         means = [self._tried_again(model, each, seed) for each in finalists]
         best = finalists[int(np.argmax(means))]["parameters"]
-        return changed(model, best), best
+        return with_parameters(model, best), best
 
     def _tried_again(self, model: Any, trial: Mapping[str, Any], seed: int) -> float:
         """What a trial scores on average, with more divisions of the same interactions."""
-        candidate, parts = changed(model, trial["parameters"]), self.parts(seed)
+        candidate, parts = with_parameters(model, trial["parameters"]), self.parts(seed)
         share = len(parts.valid) / len(parts.known)
         values = [trial["value"]]
         for again in range(_N_AGAIN):

@@ -484,16 +484,16 @@ def test_numbers_of_any_kind_can_be_saved(tmp_path: Path) -> None:
 
 def test_tuned_like_any_model() -> None:
     parts = prorec.split_by_user(prorec.make_cinema(300, 200, seed=2).interactions, (0.5, 0.2, 0.3))
-    grid = {"lam": [0.5, 1.0], "gamma": [0.1, "auto"], "model.rank": [4, 8]}
+    grid = {"lam": [0.5, 1.0], "gamma": [0.1, "auto"], "model__rank": [4, 8]}
     tuned = prorec.tune(ProRec(NCE(rank=20)), parts.train, parts.valid, grid)
     assert len(tuned.trials) == 8
     best = max(tuned.trials, key=lambda trial: trial["value"])["parameters"]
-    assert isinstance(tuned.best, ProRec)
-    assert (tuned.best.lam, tuned.best.gamma, tuned.best.model.rank) == tuple(best.values())
-    by_hand = ProRec(NCE(rank=best["model.rank"]), lam=best["lam"], gamma=best["gamma"]).fit(parts.train)
+    assert isinstance(tuned.best_model, ProRec)
+    assert (tuned.best_model.lam, tuned.best_model.gamma, tuned.best_model.model.rank) == tuple(best.values())
+    by_hand = ProRec(NCE(rank=best["model__rank"]), lam=best["lam"], gamma=best["gamma"]).fit(parts.train)
     assert prorec.evaluate(by_hand, parts.valid, k=10).mean["ndcg@10"] == pytest.approx(tuned.best_value)
-    with pytest.raises(InputError, match=r"grid has 'model\.ranks', which is no parameter of ProRec"):
-        prorec.tune(ProRec(NCE()), parts.train, parts.valid, {"model.ranks": [4]})
+    with pytest.raises(InputError, match=r"parameters of ProRec: .*model__rank, .*; got 'model__ranks'"):
+        prorec.tune(ProRec(NCE()), parts.train, parts.valid, {"model__ranks": [4]})
 
 
 # ── what is refused ─────────────────────────────────────────────────────────────────────────────────

@@ -40,4 +40,4 @@ def test_what_is_refused(models: Any) -> None:
 def test_data_and_progress_are_checked() -> None:
     for wrong in ({"interactions": None}, {"interactions": clicks(), "progress": 3}):
         with pytest.raises(InputError):
-            compare_on_splits({"a": NCE(rank=3)}, **wrong)  # type: ignore[arg-type]
+            compare_on_splits({"a": NCE(rank=3)}, **wrong)

@@ -67,12 +67,12 @@ def test_calibrated_scores_have_a_small_error() -> None:
 @pytest.mark.parametrize(
     ("scores", "truth", "options", "message"),
     [
-        ([0.1, np.nan], [0, 1], {}, "finite numbers; number 1 is not"),
+        ([0.1, np.nan], [0, 1], {}, r"must be finite; noise_probability\[1\] is nan"),
         ([0.1], [0, 1], {}, "same length"),
-        ([0.1, 0.2], [0, 0], {}, "0 of 2 interactions are noise"),
-        ([0.1, 0.2], [1, 1], {}, "2 of 2 interactions are noise"),
+        ([0.1, 0.2], [0, 0], {}, "0 of 2 are noise"),
+        ([0.1, 0.2], [1, 1], {}, "2 of 2 are noise"),
         ([0.1, 0.2], [0, 2], {}, "true or false"),
-        (["a", "b"], [0, 1], {}, "scores must be numbers"),
+        (["a", "b"], [0, 1], {}, "noise_probability must be numbers"),
         (
             [0.1, 0.2],
             [0, 1],
@@ -85,4 +85,4 @@ def test_calibrated_scores_have_a_small_error() -> None:
 )
 def test_bad_input_is_refused(scores: list[float], truth: list[int], options: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        detection_metrics(scores, truth, **options)  # type: ignore[arg-type]
+        detection_metrics(scores, truth, **options)

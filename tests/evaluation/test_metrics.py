@@ -65,7 +65,7 @@ def test_equals_plain_loops(family: str, seed: int) -> None:
 def test_equals_ranx() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from ranx import Qrels, Run, evaluate
+        from ranx import Qrels, Run, evaluate  # type: ignore[import-untyped]
     for seed in range(3):
         ranked, relevant = random_problem(seed, n_users=200, n_items=120)
         names = [f"{user:04}" for user in range(len(ranked))]
@@ -86,7 +86,7 @@ def test_equals_ranx() -> None:
 def test_bounds_and_monotony(seed: int) -> None:
     ranked, relevant = random_problem(seed, n_users=10, n_items=15)
     for family in ("standard", "paper"):
-        got = ranking_metrics(ranked, relevant, KS, family)  # type: ignore[arg-type]
+        got = ranking_metrics(ranked, relevant, KS, family)
         for name, values in got.items():
             assert ((values >= 0) & (values <= 1 + 1e-12)).all(), name
         for name in ("recall", "mrr", "hit_rate"):

@@ -68,7 +68,7 @@ def test_the_bootstrap_covers_the_truth_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     covered = 0
     for trial in range(400):
-        low, high = bootstrap_interval(rng.random(100) < 0.3, level=0.9, samples=500, seed=trial)
+        low, high = bootstrap_interval((rng.random(100) < 0.3).astype(float), level=0.9, samples=500, seed=trial)
         covered += low <= 0.3 <= high
     assert 0.85 < covered / 400 < 0.94
 
@@ -86,18 +86,18 @@ def test_the_bootstrap_is_scipys() -> None:
 
 def test_bad_input_is_refused() -> None:
     fine = evaluation(np.array([0.1, 0.2]))
-    with pytest.raises(InputError, match="the baseline 'z' is not among the results: a"):
+    with pytest.raises(InputError, match="baseline must be one of the results, a; got 'z'"):
         compare({"a": fine}, "z")
     with pytest.raises(InputError, match="nothing to compare"):
         compare({"a": fine}, "a")
-    with pytest.raises(InputError, match="not evaluated on the same users"):
+    with pytest.raises(InputError, match="same users"):
         compare({"a": fine, "b": evaluation(np.array([0.1, 0.2, 0.3]))}, "a")
     other_family = replace(fine, family="paper")
-    with pytest.raises(InputError, match="same users and definitions"):
+    with pytest.raises(InputError, match="metric family"):
         compare({"a": fine, "b": other_family}, "a")
-    with pytest.raises(InputError, match="no value for each user of 'mrr@5'"):
+    with pytest.raises(InputError, match=r"metric must be one of .*; got 'mrr@5'"):
         compare({"a": fine, "b": fine}, "a", metrics=["mrr@5"])
-    with pytest.raises(InputError, match="p-values"):
+    with pytest.raises(InputError, match="p_values"):
         holm([float("nan")])
     with pytest.raises(InputError, match="at least one value"):
         bootstrap_interval(np.array([]))

@@ -1,22 +1,24 @@
-"""Tuning: it tries what it should, chooses by the validation part, and does not do the same work twice."""
+"""Tuning tries the expected combinations, chooses by the validation part, and repeats no trial."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
 import prorec
-from prorec import InputError
+from prorec import InputError, MissingExtraError
+from prorec._core.parameters import parameters_of
+from prorec.evaluation.parameter_search import Grid, SearchMethod
 from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.models import EASE, NCE, SVD, Model, Popularity, svd
 from prorec.models._sparse import OnHost
 from tests.models.test_all import clicks
 
 PARTS = prorec.split_by_user(clicks(), (0.5, 0.2, 0.3), seed=0)
-GRID = {"rank": [1, 2, 5], "regularization": [0.1, 10.0]}
+GRID: Grid = {"rank": [1, 2, 5], "regularization": [0.1, 10.0]}
 
 
 def test_the_grid_and_its_best() -> None:
@@ -27,9 +29,11 @@ def test_the_grid_and_its_best() -> None:
     for trial in result.trials:
         model = NCE(**trial["parameters"]).fit(PARTS.train)
         assert trial["value"] == prorec.evaluate(model, PARTS.valid, k=5).mean["ndcg@5"]
-    assert result.best_value == max(trial["value"] for trial in result.trials)
-    assert result.best in [NCE(**trial["parameters"]) for trial in result.trials if trial["value"] == result.best_value]
-    assert not hasattr(result.best, "arrays_")
+    assert result.best_value == max(trial["value"] or 0 for trial in result.trials)
+    assert result.best_model in [
+        NCE(**trial["parameters"]) for trial in result.trials if trial["value"] == result.best_value
+    ]
+    assert not hasattr(result.best_model, "arrays_")
     table = result.to_table("pandas")
     assert list(table.columns) == ["rank", "regularization", "ndcg@5", "seconds", "error"]
     assert table["ndcg@5"].is_monotonic_decreasing
@@ -37,8 +41,8 @@ def test_the_grid_and_its_best() -> None:
 
 
 @pytest.mark.parametrize("search", ["random", "tpe"])
-def test_samplers_draw_from_the_grid_by_the_seed(search: str) -> None:
-    grid = {"rank": [1, 2, 3, 4], "regularization": [0.1, 1.0, 10.0]}
+def test_samplers_draw_from_the_grid_by_the_seed(search: SearchMethod) -> None:
+    grid: Grid = {"rank": [1, 2, 3, 4], "regularization": [0.1, 1.0, 10.0]}
     first, again, other = (
         prorec.tune(NCE(), PARTS.train, PARTS.valid, grid, search=search, trials=8, seed=seed) for seed in (0, 0, 1)
     )
@@ -52,13 +56,13 @@ def test_trials_are_kept_and_not_run_again(tmp_path: Path, monkeypatch: pytest.M
     fits = []
     fit = SVD.fit
 
-    def counted(self: SVD, *given: object) -> Model:
+    def count_fits(self: SVD, *arguments: Any) -> Model:
         fits.append(self.rank)
         if len(fits) == 3:
             raise KeyboardInterrupt
-        return fit(self, *given)
+        return fit(self, *arguments)
 
-    monkeypatch.setattr(SVD, "fit", counted)
+    monkeypatch.setattr(SVD, "fit", count_fits)
     grid = {"rank": [1, 2, 3, 4]}
     with pytest.raises(KeyboardInterrupt):
         prorec.tune(SVD(), PARTS.train, PARTS.valid, grid, folder=tmp_path)
@@ -67,7 +71,7 @@ def test_trials_are_kept_and_not_run_again(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.undo()
     whole = prorec.tune(SVD(), PARTS.train, PARTS.valid, grid)
     assert [trial["value"] for trial in resumed.trials] == [trial["value"] for trial in whole.trials]
-    # Other parts are another matter.
+    # Trials on other parts are kept in another file.
     prorec.tune(SVD(), PARTS.train, PARTS.test, grid, folder=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
     for content in ("{", "5", "[1]", "[{}]"):
@@ -77,17 +81,17 @@ def test_trials_are_kept_and_not_run_again(tmp_path: Path, monkeypatch: pytest.M
             prorec.tune(SVD(), PARTS.train, PARTS.valid, grid, folder=tmp_path)
 
 
-def test_a_choice_that_fails_is_recorded() -> None:
+def test_a_failed_trial_is_recorded() -> None:
     result = prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [2, 1000]})
     assert result.trials[1]["value"] is None
-    assert "rank must be" in result.trials[1]["error"]
-    assert result.best == SVD(rank=2)
+    assert "rank must be" in str(result.trials[1]["error"])
+    assert result.best_model == SVD(rank=2)
     assert result.to_table("pandas")["error"].isna().tolist() == [True, False]
-    with pytest.raises(InputError, match="no choice of parameters could be fitted; the first said: rank must be"):
+    with pytest.raises(InputError, match="the first trial failed: rank must be"):
         prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1000]})
 
 
-def test_kinds_of_values(tmp_path: Path) -> None:
+def test_values_of_several_types(tmp_path: Path) -> None:
     for _ in range(2):
         result = prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [2.0, np.int64(2), 2]}, folder=tmp_path)
         assert [trial["value"] is None for trial in result.trials] == [True, False, False]
@@ -98,55 +102,69 @@ def test_defaults() -> None:
     assert set(PAPER_GRIDS) == set(Model.registry)
     for name, grid in PAPER_GRIDS.items():
         for parameter in grid:
-            assert parameter in Model.registry[name].__dataclass_fields__
+            assert parameter in [each.name for each in parameters_of(Model.registry[name])]
     assert len(prorec.tune(EASE(), PARTS.train, PARTS.valid).trials) == 6
     assert len(prorec.tune(Popularity(), PARTS.train, PARTS.valid).trials) == 1
 
 
-def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1, 2]}, show_progress=True)
-    assert "best ndcg@10" in capsys.readouterr().out
+def test_progress_is_reported_after_each_trial() -> None:
+    calls: list[tuple[str, int, int]] = []
+
+    def record(task: str, done: int, total: int) -> None:
+        calls.append((task, done, total))
+
+    prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1, 2]}, progress=record)
+    assert calls == [("Tuning", 1, 2), ("Tuning", 2, 2)]
+    calls.clear()
+    grid: Grid = {"rank": [1, 2, 5], "regularization": [0.1, 10.0, 100.0]}
+    result = prorec.tune(NCE(2, 10.0), PARTS.train, PARTS.valid, grid, search="coordinate", progress=record)
+    assert len(result.trials) < 9
+    assert calls[-1] == ("Tuning", 9, 9), "a search that ends early reports that all is done"
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("changes", "message"),
     [
-        ({"grid": {"depth": [1]}}, "grid has 'depth', which is no parameter of SVD; there are rank, seed"),
+        ({"grid": {"depth": [1]}}, "parameters of SVD: rank, seed.*; got 'depth'"),
         ({"grid": {"rank": []}}, "must be a list of at least one value"),
         ({"grid": [1]}, "grid must be a mapping"),
         ({"search": "luck"}, "search must be one of"),
         ({"search": "random"}, "trials must be"),
-        ({"metric": "ndcg"}, "metric must be like ndcg@10; got 'ndcg'"),
+        ({"metric": "ndcg"}, "metric must be .*'ndcg@10'; got 'ndcg'"),
+        ({"metric": "ndcg@0"}, "metric must be .*; got 'ndcg@0'"),
         ({"metric": "joy@3"}, "metric must be one of .*; got 'joy@3'"),
-        ({"metric": None}, "metric must be like ndcg@10; got None"),
+        ({"metric": None}, "metric must be .*; got None"),
+        ({"metrics": "mine"}, "metrics must be one of .*, got 'mine'"),
+        ({"progress": 3}, "progress must be a function"),
         ({"valid": None}, "valid must be Interactions; got NoneType"),
         ({"seed": -1}, "seed must be"),
-        ({"model": "svd"}, r"model must be one of prorec\.models; got str"),
+        ({"model": "svd"}, r"model must be one of prorec\.models.*; got str"),
     ],
 )
-def test_bad_arguments(how: dict, message: str) -> None:
+def test_bad_arguments(changes: dict[str, Any], message: str) -> None:
+    arguments = {"model": SVD(), "train": PARTS.train, "valid": PARTS.valid, "grid": {"rank": [1]}, **changes}
     with pytest.raises(InputError, match=message):
-        prorec.tune(**{"model": SVD(), "train": PARTS.train, "valid": PARTS.valid, "grid": {"rank": [1]}, **how})
+        prorec.tune(**arguments)
 
 
 def test_without_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(InputError, match=r"pip install 'prorec\[tune\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'prorec\[tune\]'"):
         prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1]}, search="tpe", trials=2)
 
 
-def test_scores_are_judged_by_the_validation_part_only() -> None:
-    chosen = prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1, 2, 3, 4, 5]}, metric="recall@5")
-    assert np.isfinite(chosen.best_value)
-    values = [trial["value"] for trial in chosen.trials]
+def test_scores_come_from_the_validation_part_only() -> None:
+    result = prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1, 2, 3, 4, 5]}, metric="recall@5")
+    assert np.isfinite(result.best_value)
+    values = [trial["value"] for trial in result.trials]
     assert len(set(values)) > 1
 
 
 def test_one_coordinate_after_the_other(tmp_path: Path) -> None:
-    """Against the same walk over all values of the grid, worked out beforehand."""
-    grid = {"rank": [1, 2, 5, 8], "regularization": [0.1, 10.0, 1000.0]}
+    """The search agrees with the values of the whole grid, computed beforehand."""
+    grid: Grid = {"rank": [1, 2, 5, 8], "regularization": [0.1, 10.0, 1000.0]}
     everything = prorec.tune(NCE(), PARTS.train, PARTS.valid, grid, metric="ndcg@5")
     values = {tuple(trial["parameters"].values()): trial["value"] for trial in everything.trials}
     result = prorec.tune(
@@ -156,11 +174,11 @@ def test_one_coordinate_after_the_other(tmp_path: Path) -> None:
     assert tried[0] == (2, 10.0)  # its own rank, and the middle ridge, for 7 is not in the grid
     assert set(tried[:4]) == {(rank, 10.0) for rank in grid["rank"]}
     assert len(set(tried)) == len(tried)
-    rank, ridge = max(tried, key=lambda each: values[each])
-    assert result.best == NCE(rank=rank, regularization=ridge)
-    # nowhere along one parameter is there anything better
-    assert all(values[rank, other] <= result.best_value for other in grid["regularization"])
-    assert all(values[other, ridge] <= result.best_value for other in grid["rank"])
+    rank, ridge = max(tried, key=lambda each: values[each] or 0)
+    assert result.best_model == NCE(rank=rank, regularization=ridge)
+    # No change of a single parameter is better.
+    assert all((values[rank, other] or 0) <= result.best_value for other in grid["regularization"])
+    assert all((values[other, ridge] or 0) <= result.best_value for other in grid["rank"])
     few = prorec.tune(
         NCE(2, 10.0), PARTS.train, PARTS.valid, grid, search="coordinate", trials=3, metric="ndcg@5", folder=tmp_path
     )
@@ -172,22 +190,22 @@ def test_parameters_that_are_no_numbers_are_kept(tmp_path: Path) -> None:
     first, again = (
         prorec.tune(prorec.ProRec(SVD(rank=2)), PARTS.train, PARTS.valid, grid, folder=tmp_path) for _ in range(2)
     )
-    assert first.best == again.best
+    assert first.best_model == again.best_model
     assert [trial["parameters"] for trial in again.trials] == [{"threshold": each} for each in grid["threshold"]]
     assert first.trials == again.trials  # seconds and all
 
 
 def test_trials_share_decompositions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for each rank, whatever the ridge; and nothing is different for it."""
+    """There is one decomposition per rank, whatever the ridge, and the values are those of separate fits."""
     done = []
     decomposed = svd._decomposed
 
-    def counted(matrix: csr_array, rank: int, seed: int) -> svd.Decomposition:
+    def count_decompositions(matrix: Any, rank: int, seed: int) -> svd.Decomposition:
         done.append(rank)
         return decomposed(matrix, rank, seed)
 
-    monkeypatch.setattr(svd, "_decomposed", counted)
-    grid = {"rank": [2, 5], "regularization": [0.1, 10.0, 1000.0]}
+    monkeypatch.setattr(svd, "_decomposed", count_decompositions)
+    grid: Grid = {"rank": [2, 5], "regularization": [0.1, 10.0, 1000.0]}
     result = prorec.tune(NCE(), PARTS.train, PARTS.valid, grid, metric="ndcg@5")
     assert done == [2, 5]
     for trial in result.trials:
@@ -196,7 +214,7 @@ def test_trials_share_decompositions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(done) == 2 + 6
 
 
-def test_what_is_shared_is_bounded_and_safe_to_change() -> None:
+def test_shared_decompositions_are_bounded_and_copied() -> None:
     matrix = PARTS.train.matrix
     with svd.share_decompositions():
         values, vectors = svd.leading_right_vectors(matrix, 3, 0)

@@ -39,7 +39,7 @@ def test_rows_of_the_paper() -> None:
     ]
     assert [row.base.name if row.base else None for row in rows] == [None, None, "CDAE", "CDAE", "SVD", "CDAE"]
     assert rows[2].model == CDAE(loss="t-ce")
-    assert set(rows[4].grid) == {"model.rank", "lam", "gamma"}
+    assert set(rows[4].grid) == {"model__rank", "lam", "gamma"}
 
 
 def _mean_of_four(model: NCE, parts: prorec.Split, seed: int) -> float:
@@ -124,7 +124,7 @@ def test_every_split_is_tuned_on_its_own_validation_part_and_judged_by_its_own_t
         for metric in METRICS:
             np.testing.assert_allclose(results["NCE"].per_user[metric][seed], wanted.per_user[metric])
         chosen = results["NCE + ProRec"].parameters[seed]
-        refitted = ProRec(NCE(rank=chosen["model.rank"]), lam=chosen["lam"]).fit(parts.train_and_valid)
+        refitted = ProRec(NCE(rank=chosen["model__rank"]), lam=chosen["lam"]).fit(parts.train_and_valid)
         wanted = prorec.evaluate(refitted, parts.test, k=5, metrics="paper")
         np.testing.assert_allclose(results["NCE + ProRec"].per_user["ndcg@5"][seed], wanted.per_user["ndcg@5"])
     page = overall_page("small", ROWS, results)
@@ -139,7 +139,7 @@ def test_a_row_made_from_another_begins_with_what_was_chosen_there(clicks: prore
     protocol = Protocol(clicks, "small", Store(tmp_path), trials=1, n_seeds=1)
     base = Row("NCE", NCE(), {"rank": (8, 4, 2)})  # one trial: the middle of the grid
     best, parameters = protocol.tuned(denoised(base, grid={"lam": (0.25, 0.75, 0.5)}), 0)
-    assert parameters == {"model.rank": 4, "lam": 0.5}
+    assert parameters == {"model__rank": 4, "lam": 0.5}
     assert best == ProRec(NCE(rank=4), lam=0.5)
 
 

@@ -58,7 +58,7 @@ def test_noise_is_put_in_found_and_taken_out(clicks: prorec.Interactions, tmp_pa
     noisy = prorec.inject_noise(split.train, 0.2, "uniform", seed=1)
     at = results["uniform", 0.2]
     chosen = at.denoised.parameters[1]
-    nce = NCE(chosen["model.rank"], chosen["model.regularization"], chosen["model.popularity_power"])
+    nce = NCE(chosen["model__rank"], chosen["model__regularization"], chosen["model__popularity_power"])
     denoiser = ProRec(nce, lam=chosen["lam"], gamma=chosen["gamma"]).fit(noisy.interactions)
     below = denoiser.matching_.margins < 0
     assert at.found["hit_ratio"][1] == pytest.approx(below[noisy.is_noise].mean())

@@ -16,7 +16,7 @@ from prorec.transport.scores import ScaledFactors
 def test_a_factor_that_no_item_has_does_not_matter() -> None:
     users, blocks = np.array([[3e38, 1]], dtype=np.float32), [np.array([[0, value]], np.float32) for value in (1, 0.5)]
     scores = BlockedFactors(users, blocks, 0.1)
-    found = scores.single(np.arange(1), np.empty((1, 2), dtype=np.float32))
+    found = scores.compute_single(np.arange(1), np.empty((1, 2), dtype=np.float32))
     assert found is not None
     np.testing.assert_allclose(found, [[10, 5]], rtol=1e-6)
 
@@ -42,4 +42,6 @@ def test_the_same_as_at_once(size: float, most: int, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(shares, others[2], atol=1e-5)
     np.testing.assert_allclose(threshold[kappa == others[0]], others[1][kappa == others[0]], atol=1e-5)
     rows, columns = rng.integers(50, size=30), rng.integers(40, size=30)
-    np.testing.assert_allclose(scores.at(rows, columns), at_once.blocks.scores.at(rows, columns), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        scores.compute_pairs(rows, columns), at_once.blocks.scores.compute_pairs(rows, columns), rtol=1e-6, atol=1e-9
+    )

@@ -20,7 +20,7 @@ from prorec.cli import options
 from prorec.cli.streams import read
 from prorec.denoise import ProRec
 from prorec.denoise.controls import reweighted
-from prorec.evaluation.comparison import JUDGED_BY, SplitComparison, compare_on_splits
+from prorec.evaluation.comparison import TESTED_METRICS, SplitComparison, compare_on_splits
 from prorec.evaluation.metrics import Family
 from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.models.model import Model
@@ -98,7 +98,7 @@ def evaluate(
             n_seeds=seeds,
             k=k,
             metrics=cast(Family, metrics),
-            against={name: name.partition("+")[0] for name in rivals},
+            baselines={name: name.partition("+")[0] for name in rivals},
             progress=report,
         )
     if as_json:
@@ -139,7 +139,7 @@ def _rivals(
 
 def _show(result: SplitComparison, weight_column: str | None) -> None:
     rows = result.to_rows()
-    names = [name for name in rows[0]["mean"] if name.partition("@")[0] in JUDGED_BY]
+    names = [name for name in rows[0]["mean"] if name.partition("@")[0] in TESTED_METRICS]
     console = Console()
     table = Table("", *names, box=None, pad_edge=False)
     for column in table.columns[1:]:

@@ -1,4 +1,8 @@
-"""How good are the recommendations, how good is the noise found, and is the difference more than chance."""
+"""Ranking metrics, detection metrics and significance tests.
+
+`evaluate` measures recommendations, `detection_metrics` measures a noise score against known noise, and `compare` tests
+whether a difference between recommenders is more than chance. `prorec.tune` chooses parameters by these metrics.
+"""
 
 from prorec.evaluation.detection import detection_metrics
 from prorec.evaluation.ranking import ranking_metrics

@@ -1,4 +1,4 @@
-"""Several recommenders on several splits of one log: what each scores, and what is luck."""
+"""Comparison of several recommenders on several random splits of one log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prorec._core.checks import check_int
 from prorec._core.errors import InputError
@@ -20,44 +19,52 @@ from prorec.interactions import Interactions
 from prorec.models.model import Model, as_interactions
 from prorec.models.wrap import wrap
 
-JUDGED_BY = ("ndcg", "recall", "map")
-"""The metrics that are tested: the paper's."""
+TESTED_METRICS = ("ndcg", "recall", "map")
+"""The metrics that are tested for significance, as in the paper."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SplitComparison:
-    """What each recommender scored, averaged over splits for each user."""
+    """Metrics of each recommender, averaged over splits, and their differences from the baselines."""
 
     results: Mapping[str, Evaluation]
+    """Evaluation of each recommender; a user's values are means over the splits."""
     comparisons: tuple[Comparison, ...]
-    """Of each recommender with the one it is held against, for each metric."""
+    """Comparison of each recommender with its baseline, for each tested metric."""
     n_seeds: int
+    """Number of splits."""
 
     @property
     def n_users(self) -> int:
-        """How many users had anything to be judged by."""
+        """Number of users with test interactions."""
         return len(next(iter(self.results.values())).users)
 
     def __repr__(self) -> str:
-        return f"OnSplits({', '.join(self.results)}: {self.n_users:,} users, {self.n_seeds} splits)"
+        return f"SplitComparison({', '.join(self.results)}: {self.n_users:,} users, {self.n_seeds} splits)"
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One entry for each recommender: means, and differences from its baseline with interval and p (Holm)."""
-        rows = []
-        for name, result in self.results.items():
-            own = [each for each in self.comparisons if each.model == name]
-            differences = {
-                each.metric: {
-                    "absolute": each.difference,
-                    "relative": each.difference / each.baseline_mean if each.baseline_mean else None,
-                    "low": each.low,
-                    "high": each.high,
-                    "p": each.p_t_holm,
-                }
-                for each in own
+        """Return one entry per recommender, ready for JSON.
+
+        Returns
+        -------
+        list of dict
+            `model` is the name and `mean` has the mean of each metric. `difference` has, for each tested metric, the
+            `absolute` and `relative` difference from the baseline, the ends `low` and `high` of its interval, and `p`
+            of the t-test after Holm's correction.
+        """
+        differences: dict[str, dict[str, Any]] = {name: {} for name in self.results}
+        for each in self.comparisons:
+            differences[each.model][each.metric] = {
+                "absolute": each.difference,
+                "relative": each.difference / each.baseline_mean if each.baseline_mean else None,
+                "low": each.low,
+                "high": each.high,
+                "p": each.p_t_holm,
             }
-            rows.append({"model": name, "mean": dict(result.mean), "difference": differences})
-        return rows
+        return [
+            {"model": name, "mean": dict(result.mean), "difference": differences[name]}
+            for name, result in self.results.items()
+        ]
 
 
 def compare_on_splits(
@@ -67,23 +74,39 @@ def compare_on_splits(
     n_seeds: int = 5,
     k: int = 5,
     metrics: Family = "standard",
-    against: Mapping[str, str] | None = None,
+    baselines: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> SplitComparison:
-    """Fit each model on 70% of every user's interactions and judge it by the other 30%, for seeds 0, 1, ….
+    """Fit each model on 70% of every user's interactions and evaluate it on the other 30%, on several splits.
 
-    Every model sees the same splits. A user's values are averaged over splits before anything is tested, so the tests
-    are over users.
+    All models use the same splits, with seeds 0, 1, …. A user's values are averaged over splits before the tests, so
+    the tests are over users.
 
     Parameters
     ----------
-    models : by name
-    interactions : the whole log
-    n_seeds : how many random splits
-    k : length of the lists
-    metrics : which definitions
-    against : for some models, the name of another that they are compared with; all others are, with the first
-    progress : called with what is being done, how much of it is done, and how much there is
+    models : mapping
+        Models by name.
+    interactions : Interactions
+        The whole log.
+    n_seeds : int, default 5
+        Number of random splits.
+    k : int, default 5
+        Length of the recommended lists.
+    metrics : {"standard", "paper"}, default "standard"
+        Family of metric definitions.
+    baselines : mapping, optional
+        Name of the baseline of a model, by the model's name. The default baseline is the first model.
+    progress : callable, optional
+        Called before and after each fit with the task, 0 or 1, and 1.
+
+    Returns
+    -------
+    SplitComparison
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid.
     """
     check_int("n_seeds", n_seeds, 1)
     if not isinstance(models, Mapping) or not models or not all(isinstance(name, str) for name in models):
@@ -95,39 +118,39 @@ def compare_on_splits(
     check_int("k", k, 1, interactions.n_items, "the number of items")
     for model in models.values():
         model.check_parameters(interactions.matrix.shape)
-    found: dict[str, list[Evaluation]] = {name: [] for name in models}
+    evaluations: dict[str, list[Evaluation]] = {name: [] for name in models}
     for seed in range(n_seeds):
         parts = split_by_user(interactions, (0.7, 0.3), seed=seed)
         for name, model in models.items():
-            report(f"{name}, split {seed + 1} of {n_seeds}", 0, 1)
-            found[name].append(evaluate(model.fit(parts.train), parts.test, k=k, metrics=metrics))
-            report(f"{name}, split {seed + 1} of {n_seeds}", 1, 1)
-    results = {name: _averaged(each) for name, each in found.items()}
-    return SplitComparison(results, _compared(results, against or {}, [f"{name}@{k}" for name in JUDGED_BY]), n_seeds)
+            task = f"{name}, split {seed + 1} of {n_seeds}"
+            report(task, 0, 1)
+            evaluations[name].append(evaluate(model.fit(parts.train), parts.test, k=k, metrics=metrics))
+            report(task, 1, 1)
+    results = {name: _average(each) for name, each in evaluations.items()}
+    tested = [f"{name}@{k}" for name in TESTED_METRICS]
+    return SplitComparison(results, _compare_with_baselines(results, baselines or {}, tested), n_seeds)
 
 
-def _compared(
-    results: Mapping[str, Evaluation], against: Mapping[str, str], metrics: list[str]
+def _compare_with_baselines(
+    results: Mapping[str, Evaluation], baselines: Mapping[str, str], metrics: list[str]
 ) -> tuple[Comparison, ...]:
-    """Each with its baseline, and Holm's correction over all of them."""
+    """Compare each model with its baseline, with Holm's correction over all comparisons."""
     first = next(iter(results))
     rows: list[Comparison] = []
     for name, result in results.items():
-        base = against.get(name, first)
+        base = baselines.get(name, first)
         base = base if base in results and base != name else first
         if base != name:
             rows += compare({base: results[base], name: result}, baseline=base, metrics=metrics)
-    corrected = zip(holm([row.p_t for row in rows]), holm([row.p_wilcoxon for row in rows]), strict=True)
+    p_t, p_wilcoxon = holm([row.p_t for row in rows]), holm([row.p_wilcoxon for row in rows])
     return tuple(
-        replace(row, p_t_holm=p_t, p_wilcoxon_holm=p_w) for row, (p_t, p_w) in zip(rows, corrected, strict=True)
+        replace(row, p_t_holm=p, p_wilcoxon_holm=p_w) for row, p, p_w in zip(rows, p_t, p_wilcoxon, strict=True)
     )
 
 
-def _averaged(each: list[Evaluation]) -> Evaluation:
-    """One evaluation with the means over several; how many of a user's interactions are tested on is not random."""
-    first = each[0]
-    per_user: dict[str, NDArray[np.float64]] = {
-        name: np.mean([one.per_user[name] for one in each], axis=0) for name in first.per_user
-    }
-    mean = {name: float(np.mean([one.mean[name] for one in each])) for name in first.mean}
+def _average(evaluations: list[Evaluation]) -> Evaluation:
+    """Average evaluations over splits, which all test the same users."""
+    first = evaluations[0]
+    per_user = {name: np.mean([each.per_user[name] for each in evaluations], axis=0) for name in first.per_user}
+    mean = {name: float(np.mean([each.mean[name] for each in evaluations])) for name in first.mean}
     return Evaluation(first.users, per_user, mean, first.family)

@@ -1,4 +1,4 @@
-"""Judging a recommender by what its users did later."""
+"""Evaluation of a recommender on test interactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from prorec._core.checks import check_int
 from prorec._core.errors import InputError
 from prorec.evaluation.metrics import Family, Values, coverage
-from prorec.evaluation.ranking import checked_lengths, ranking_metrics
+from prorec.evaluation.ranking import check_list_lengths, ranking_metrics
 from prorec.evaluation.significance import bootstrap_interval
 from prorec.interactions import Interactions
 from prorec.interactions.tables import FrameType, to_frame
@@ -22,68 +22,128 @@ from prorec.models.recommendations import Recommender
 
 @dataclass(frozen=True)
 class Stratum:
-    """Users of like activity, and what a recommender scored on them."""
+    """Users of similar activity, and the metrics of a recommender on them."""
 
-    least: int
-    """The fewest interactions one of them has in the training data."""
-    most: int
-    """The most one of them has."""
+    min_activity: int
+    """Smallest number of training interactions of these users."""
+    max_activity: int
+    """Largest number of training interactions of these users."""
     n_users: int
+    """Number of users."""
     mean: Mapping[str, float]
-    """For each metric its mean over these users."""
+    """Mean of each metric over these users."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """What a recommender scored, for each user and on average."""
+    """Metrics of a recommender, for each user and on average."""
 
     users: NDArray[Any]
-    """Ids of the users who had anything to be judged by."""
+    """Ids of the users with test interactions."""
     per_user: Mapping[str, Values]
-    """For each metric, such as `ndcg@5`, a value for each of `users`."""
+    """Values by metric, such as `ndcg@5`: one for each of `users`."""
     mean: Mapping[str, float]
-    """For each metric its mean over users; also `coverage@k`, which is of all lists together."""
+    """Mean of each metric over users; also `coverage@k`, which belongs to all lists together."""
     family: Family
-    """Which definitions were used: `standard` or `paper`."""
+    """Family of metric definitions, `standard` or `paper`."""
 
     def interval(self, metric: str, *, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
-        """Bootstrap interval of a metric's mean over users."""
+        """Return a bootstrap interval of a metric's mean over users.
+
+        Parameters
+        ----------
+        metric : str
+            Name of the metric, such as `ndcg@5`.
+        level : float, default 0.95
+            Confidence level.
+        seed : int, default 0
+            Seed of the bootstrap.
+
+        Returns
+        -------
+        tuple of float
+            Lower and upper end.
+        """
         return bootstrap_interval(self.values(metric), level=level, seed=seed)
 
     def by_activity(self, train: Interactions, n_strata: int = 4) -> list[Stratum]:
-        """Means over users of like activity in `train`, least active first, in strata of about equal size."""
+        """Return means over users of similar activity.
+
+        Parameters
+        ----------
+        train : Interactions
+            Training interactions, which define the activity of each user.
+        n_strata : int, default 4
+            Number of strata, of about equal size. Ties in activity may leave fewer.
+
+        Returns
+        -------
+        list of Stratum
+            Least active users first.
+
+        Raises
+        ------
+        InputError
+            If a user is not in the training data.
+        """
         n_strata = min(check_int("n_strata", n_strata, 1), len(self.users))
         rows = train.user_positions(self.users)
         if (rows < 0).any():
-            raise InputError(f"user {self.users[int(np.argmax(rows < 0))]!r} is not in the training data")
+            raise InputError(
+                f"train must have all users of the evaluation; {self.users[int(np.argmax(rows < 0))]!r} is missing"
+            )
         activity = train.activity[rows]
         edges = np.unique(np.quantile(activity, np.linspace(0, 1, n_strata + 1)[1:-1], method="higher"))
         stratum = np.searchsorted(edges, activity, side="right")
         strata = []
         for number in np.unique(stratum):
-            inside = stratum == number
-            means = {name: float(values[inside].mean()) for name, values in self.per_user.items()}
-            least, most = int(activity[inside].min()), int(activity[inside].max())
-            strata.append(Stratum(least, most, int(inside.sum()), means))
+            is_inside = stratum == number
+            means = {name: float(values[is_inside].mean()) for name, values in self.per_user.items()}
+            inside = activity[is_inside]
+            strata.append(Stratum(int(inside.min()), int(inside.max()), len(inside), means))
         return strata
 
-    def to_table(self, kind: FrameType = "pyarrow") -> Any:
-        """One row per metric: its name, its mean, and the ends of its 95% interval (empty for coverage)."""
+    def to_table(self, frame: FrameType = "pyarrow") -> Any:
+        """Return a table with one row per metric.
+
+        Parameters
+        ----------
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Library of the table.
+
+        Returns
+        -------
+        table
+            Columns `metric`, `mean`, and the ends `low` and `high` of the 95% interval, empty for coverage.
+        """
         intervals = {name: self.interval(name) for name in self.per_user}
-        table = pa.table(
-            {
-                "metric": list(self.mean),
-                "mean": list(self.mean.values()),
-                "low": [intervals.get(name, (None, None))[0] for name in self.mean],
-                "high": [intervals.get(name, (None, None))[1] for name in self.mean],
-            }
-        )
-        return to_frame(table, kind)
+        columns = {
+            "metric": list(self.mean),
+            "mean": list(self.mean.values()),
+            "low": [intervals.get(name, (None, None))[0] for name in self.mean],
+            "high": [intervals.get(name, (None, None))[1] for name in self.mean],
+        }
+        return to_frame(pa.table(columns), frame)
 
     def values(self, metric: str) -> Values:
-        """A metric's value for each of `users`."""
+        """Return the values of a metric, one for each of `users`.
+
+        Parameters
+        ----------
+        metric : str
+            Name of the metric, such as `ndcg@5`.
+
+        Returns
+        -------
+        array of float
+
+        Raises
+        ------
+        InputError
+            If the metric has no values per user.
+        """
         if metric not in self.per_user:
-            raise InputError(f"there is no value for each user of {metric!r}; there are {', '.join(self.per_user)}")
+            raise InputError(f"metric must be one of {', '.join(self.per_user)}; got {metric!r}")
         return self.per_user[metric]
 
     def __repr__(self) -> str:
@@ -94,28 +154,48 @@ class Evaluation:
 def evaluate(
     model: Recommender, test: Interactions, *, k: int | Iterable[int] = (5, 10), metrics: Family = "standard"
 ) -> Evaluation:
-    """Recommend to every user who has test interactions, and compare.
+    """Recommend items to every user with test interactions, and compute metrics.
 
-    Users without test interactions are left out. What a user has seen in training is not recommended.
+    Users without test interactions are left out. Items that a user interacted with in training are not recommended.
 
     Parameters
     ----------
-    model : fitted on a part with the same users and items as `test`
-    test : what the users did later
-    k : the list lengths to judge at
-    metrics : {"standard", "paper"}
-        Which definitions of NDCG and MAP: see `prorec.evaluation.metrics`.
+    model : Recommender
+        A model that was fitted on a part with the same users and items as `test`.
+    test : Interactions
+        The test part.
+    k : int or iterable of int, default (5, 10)
+        List lengths.
+    metrics : {"standard", "paper"}, default "standard"
+        Family of metric definitions: they differ in NDCG and MAP, see `prorec.evaluation.metrics`.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    InputError
+        If there are no test interactions, or if the model has other items than `test`.
+
+    Examples
+    --------
+    >>> import prorec
+    >>> parts = prorec.split_by_user(prorec.load_dataset("cinema"), (0.7, 0.3))
+    >>> result = prorec.evaluate(prorec.models.Popularity().fit(parts.train), parts.test, k=10)
+    >>> f"{len(result.users)} users, recall@10 {result.mean['recall@10']:.3f}"
+    '1000 users, recall@10 0.134'
     """
-    lengths = checked_lengths(k, test.n_items)
+    lengths = check_list_lengths(k, test.n_items)
     rows = np.flatnonzero(test.activity)
     if not len(rows):
-        raise InputError("there are no test interactions to judge by")
+        raise InputError("test must have interactions to evaluate on; it has none")
     users = test.users[rows]
     recommended = model.recommend(users, k=lengths[-1])
     if recommended.items is not test.items and not np.array_equal(recommended.items, test.items):
         raise InputError(
-            "the model and the test data do not have the same items in the same order: bring the test data into "
-            "line first, with test.align(train)"
+            "test must have the items that the model was fitted on, in the same order; it has others. "
+            "Call test.align(train) first"
         )
     per_user = ranking_metrics(recommended.item_positions, test.matrix[rows], lengths, metrics)
     mean = {name: float(values.mean()) for name, values in per_user.items()}

@@ -67,12 +67,12 @@ def evidence_in(
         asked = rows[begins[rows + 1] > begins[rows]]
         if not len(asked):
             return
-        block = blocks.scores.single(asked, room)
+        block = blocks.scores.compute_single(asked, room)
         if block is not None and added is None:
             place_among_others(block, asked, observed.indptr, observed.indices, begins, items, values, percentiles)
             return
         for part in split_into_parts(np.arange(len(asked))):  # what is in double precision must keep within the budget
-            given = blocks.scores.double(asked[part]) if block is None else block[part]
+            given = blocks.scores.compute_double(asked[part]) if block is None else block[part]
             if added is not None:
                 given = given + added(asked[part])
             given = given.astype(np.float32, copy=False)
@@ -80,7 +80,7 @@ def evidence_in(
                 given, asked[part], observed.indptr, observed.indices, begins, items, values, percentiles
             )
 
-    for _ in blocks.each(work):
+    for _ in blocks.map(work):
         pass
     return Evidence(_put_back(values, order), _put_back(percentiles, order))
 

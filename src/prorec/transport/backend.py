@@ -112,7 +112,7 @@ class CpuBackend:
     ) -> tuple[Vector, Vector]:
         n_users, n_items = self.blocks.scores.shape
         by_user, by_item = np.empty(n_users), np.full(n_items, -np.inf)
-        for rows, (row_sums, column_sums) in self.blocks.each(work, progress):
+        for rows, (row_sums, column_sums) in self.blocks.map(work, progress):
             by_user[rows] = row_sums
             np.logaddexp(by_item, column_sums, out=by_item)
         return by_user, by_item
@@ -133,7 +133,7 @@ class CpuBackend:
         n_users = self.blocks.scores.shape[0]
         kappa, threshold = np.empty(n_users, dtype=np.int64), np.empty(n_users, dtype=np.float32)
         shares = np.empty(observed.nnz, dtype=np.float32)
-        for rows, (of_rows, value, of_pairs) in self.blocks.each(work, progress):
+        for rows, (of_rows, value, of_pairs) in self.blocks.map(work, progress):
             kappa[rows], threshold[rows] = of_rows, value
             shares[entry_positions(observed.indptr, rows)] = of_pairs
         return kappa, threshold, shares

@@ -77,13 +77,13 @@ def _worked(
 ) -> Result:
     """Do a step on the block in single precision; if it answers None, in double, in parts that `join` puts together."""
     everyone = np.arange(len(rows))
-    block = scores.single(rows, room)
+    block = scores.compute_single(rows, room)
     result = None if block is None else step(everyone, block)
     if result is not None:
         return result
     # Room for a twelfth of a full block in double precision; a smaller block may not need to be parted at all.
     for part in split_into_parts(everyone, -(-PARTS * len(rows) // len(room))):
-        of_part = step(part, scores.double(rows[part]))
+        of_part = step(part, scores.compute_double(rows[part]))
         assert of_part is not None, "every step takes a block in double precision"
         result = of_part if result is None else join(result, of_part)
     assert result is not None

@@ -65,7 +65,7 @@ class Blocks:
         # Those known to need double precision have blocks of their own, the first: they take longest.
         self.rows = self._cut(scores.order[: scores.n_double]) + self._cut(scores.order[scores.n_double :])
 
-    def each(
+    def map(
         self, work: Callable[[Rows, NDArray[np.float32]], Result], progress: BlockProgress | None = None
     ) -> Iterator[tuple[Rows, Result]]:
         """Rows and result of `work` for each block, in order, whichever is done first.

@@ -38,7 +38,7 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
     users, items = np.flatnonzero(marginals.users), np.flatnonzero(marginals.items)
     cost = np.empty((len(users), len(items)))
     for part in split_into_parts(np.arange(len(users)), 64):
-        cost[part] = -negative_cost.double(users[part])[:, items]
+        cost[part] = -negative_cost.compute_double(users[part])[:, items]
     # A constant more or less changes no plan, nor does a factor; but POT takes negative costs and tiny ones amiss.
     cost -= cost.min(initial=np.inf)
     cost /= max(cost.max(initial=0), np.finfo(np.float64).tiny)

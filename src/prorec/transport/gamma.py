@@ -60,7 +60,7 @@ def sum_squared_spread(scores: ScaledScores, users: Rows) -> tuple[float, float]
     """Σ(max_j S_ij − mean_j S_ij)² over some users, and the largest |S_ij| of theirs."""
     squares, largest = 0.0, 0.0
     for begin in range(0, len(users), _PART):
-        block = scores.double(users[begin : begin + _PART])
+        block = scores.compute_double(users[begin : begin + _PART])
         squares += float(np.square(block.max(axis=1) - block.mean(axis=1)).sum())
         largest = max(largest, float(np.abs(block).max()))
     return squares, largest

@@ -126,14 +126,14 @@ class GpuBackend:
         kappa = np.empty(n_users, dtype=np.int64)
         threshold = np.empty(n_users, dtype=np.float32)
         shares = np.empty(observed.nnz, dtype=np.float32)
-        for begin, end, result in self.matched(user_potential, item_potential, k, observed):
+        for begin, end, result in self.match_chunks(user_potential, item_potential, k, observed):
             part = slice(int(observed.indptr[begin]), int(observed.indptr[end]))
             kappa[begin:end], threshold[begin:end], shares[part] = (each.cpu().numpy() for each in result)
             if progress is not None:
                 progress(end, n_users)
         return kappa, threshold, shares
 
-    def matched(
+    def match_chunks(
         self, user_potential: Vector, item_potential: Vector, k: int, observed: csr_array
     ) -> Iterator[tuple[int, int, tuple[torch.Tensor, ...]]]:
         """The same, chunk by chunk on the device: from which user to which, κ, threshold, shares."""

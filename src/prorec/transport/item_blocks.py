@@ -50,7 +50,7 @@ class BlockedFactors:
             yield slice(begin, begin + len(items)), ScaledFactors(Factors(self._users[rows], items), self._gamma)
             begin += len(items)
 
-    def single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def compute_single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """The block of some users in `room`, or None where it needs double precision."""
         if self._needs_double[rows].any():
             return None
@@ -63,22 +63,22 @@ class BlockedFactors:
             return room[: len(rows)]
         everyone = np.arange(len(rows))
         for columns, scores in self._each(rows):
-            part = scores.single(everyone, np.empty((len(rows), scores.shape[1]), dtype=np.float32))
+            part = scores.compute_single(everyone, np.empty((len(rows), scores.shape[1]), dtype=np.float32))
             assert part is not None, "none of these users needs double precision with any block"
             room[: len(rows), columns] = part
         return room[: len(rows)]
 
-    def double(self, rows: Rows) -> NDArray[np.float64]:
+    def compute_double(self, rows: Rows) -> NDArray[np.float64]:
         """The block of some users, in an array of the caller's own."""
         block = np.empty((len(rows), self.shape[1]))
         for columns, scores in self._each(rows):
-            block[:, columns] = scores.double(np.arange(len(rows)))
+            block[:, columns] = scores.compute_double(np.arange(len(rows)))
         return block
 
-    def at(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
+    def compute_pairs(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
         """Single pairs."""
         values = np.empty(len(rows))
         for columns, scores in self._each(np.arange(len(self._users))):
             inside = np.flatnonzero((items >= columns.start) & (items < columns.stop))
-            values[inside] = scores.at(rows[inside], items[inside] - columns.start)
+            values[inside] = scores.compute_pairs(rows[inside], items[inside] - columns.start)
         return values

@@ -151,7 +151,7 @@ class ScaledPlan(Plan):
         self.user_offset = user_offset
         self.user_potential = user_potential
         self.item_potential = item_potential
-        self.passes = passes
+        self.backend = passes
         self.blocks = passes.blocks
 
     def rows(self, users: ArrayLike) -> NDArray[np.float64]:
@@ -159,7 +159,7 @@ class ScaledPlan(Plan):
         rows = self._positions("users", users)
         if not len(rows):
             return np.empty((0, self.shape[1]))
-        block = self.blocks.scores.double(rows)
+        block = self.blocks.scores.compute_double(rows)
         block += np.maximum(self.item_potential, self.user_potential[rows, None])
         block += self.user_offset[rows, None]
         return np.exp(block, out=block)
@@ -168,7 +168,7 @@ class ScaledPlan(Plan):
         """π at single pairs, given by row and column number."""
         rows, columns = self._pairs(users, items)
         potential = np.maximum(self.item_potential[columns], self.user_potential[rows])
-        values: Vector = np.exp(self.blocks.scores.at(rows, columns) + potential + self.user_offset[rows])
+        values: Vector = np.exp(self.blocks.scores.compute_pairs(rows, columns) + potential + self.user_offset[rows])
         return values
 
     def match(
@@ -177,7 +177,7 @@ class ScaledPlan(Plan):
         """Each user's threshold, and each observed pair's share of its user's mass: one pass over the scores."""
         matrix, k = self._checked(observed), check_threshold(threshold)
         report = bind_task(progress, _MATCHING_TASK)
-        matched = self.passes.match(self.user_potential, self.item_potential, k, matrix, report)
+        matched = self.backend.match(self.user_potential, self.item_potential, k, matrix, report)
         matching = Matching(*matched, matrix.indptr.astype(np.int64), digest_pairs(matrix))
         return matching.without_threshold(self.shape[1]) if threshold == "none" else matching
 

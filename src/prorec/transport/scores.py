@@ -39,15 +39,15 @@ class ScaledScores(Protocol):
     n_double: int
     """So many of them are known to need it."""
 
-    def single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def compute_single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """The block of some users in `room`, or None where it is known to need double precision."""
         ...
 
-    def double(self, rows: Rows) -> NDArray[np.float64]:
+    def compute_double(self, rows: Rows) -> NDArray[np.float64]:
         """The block of some users, in an array of the caller's own."""
         ...
 
-    def at(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
+    def compute_pairs(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
         """Single pairs."""
         ...
 
@@ -153,7 +153,7 @@ class ScaledFactors:
 
     # ── blocks ──────────────────────────────────────────────────────────────────────────────────────
 
-    def single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def compute_single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """The block of some users, or None."""
         if self._needs_double[rows].any():
             return None
@@ -163,12 +163,12 @@ class ScaledFactors:
             cpu.logistic(block, 1 / self._gamma)
         return block
 
-    def double(self, rows: Rows) -> NDArray[np.float64]:
+    def compute_double(self, rows: Rows) -> NDArray[np.float64]:
         """The block of some users."""
         block: NDArray[np.float64] = self._of_users(rows, np.float64) @ self._items.T
         return self._linked(block)
 
-    def at(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
+    def compute_pairs(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
         """Single pairs."""
         values = np.empty(len(rows))
         step = max(1, _NUMBERS // max(1, self._items.shape[1]))
@@ -213,17 +213,17 @@ class _ScaledFunction:
         self.n_double = shape[0] if in_double else 0
         self._function, self._gamma = function, gamma
 
-    def single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def compute_single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
         if self.n_double:
             return None
         for part in split_into_parts(np.arange(len(rows))):
-            block = self.double(rows[part])
+            block = self.compute_double(rows[part])
             if max(block.max(), -block.min()) > cpu.REACH:
                 return None
             room[part] = block
         return room[: len(rows)]
 
-    def double(self, rows: Rows) -> NDArray[np.float64]:
+    def compute_double(self, rows: Rows) -> NDArray[np.float64]:
         block = check_array("what scores returns", self._function(rows.copy())).astype(np.float64)
         if block.shape != (len(rows), self.shape[1]):
             raise InputError(
@@ -237,12 +237,12 @@ class _ScaledFunction:
         _check_largest(max(block.max(), -block.min()))
         return block
 
-    def at(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
+    def compute_pairs(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
         values = np.empty(len(rows))
         order = np.argsort(rows, kind="stable")
         users, begins = np.unique(rows[order], return_index=True)
         for user, pairs in zip(users, np.split(order, begins)[1:], strict=True):
-            values[pairs] = self.double(np.array([user]))[0, items[pairs]]
+            values[pairs] = self.compute_double(np.array([user]))[0, items[pairs]]
         return values
 
 
