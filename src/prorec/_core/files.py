@@ -79,18 +79,20 @@ def prefix_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path, folder: Path | None = None) -> Iterator[Path]:
     """Write a file whole or not at all.
 
     Parameters
     ----------
     path : Path
         The file to write or to replace.
+    folder : Path, optional
+        Folder for the unfinished file, on the same disk; by default that of `path`.
 
     Yields
     ------
     Path
-        A temporary name in the same folder. The file there is renamed to `path` when the block ends, and deleted if
+        A temporary name in that folder. The file there is renamed to `path` when the block ends, and deleted if
         the block raises.
 
     Raises
@@ -102,7 +104,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         raise InputError("this is a directory; a file was expected")
     if not path.parent.is_dir():
         raise InputError(f"the folder {path.parent} does not exist")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = (folder or path.parent) / f".{path.name}.{secrets.token_hex(4)}"
     try:
         yield temporary
         temporary.replace(path)

@@ -1,9 +1,8 @@
-"""The command `prorec`: arguments, progress and exit codes; the work is done elsewhere."""
+"""The command `prorec`: options, progress and exit codes. The work is done by the other packages."""
 
 from __future__ import annotations
 
 import io
-import re
 import sys
 import warnings
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from prorec import __version__
 from prorec._core.errors import DownloadError, InputError
+from prorec.cli.command import name_options
 from prorec.cli.datasets import datasets
 from prorec.cli.demo import demo
 from prorec.cli.denoise import denoise
@@ -29,52 +29,48 @@ app.add_typer(datasets, name="datasets")
 
 
 def main() -> None:
-    """Run a command: exit 0 if it worked, 1 if it failed, 2 if what was typed or given was wrong."""
+    """Run the command line, and exit.
+
+    The exit code is 0 for success, 2 for input that is refused, 130 for an interrupt, and 1 for any other failure.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a plain terminal gets question marks, not a crash
-    debug = "--debug" in sys.argv
+            stream.reconfigure(errors="replace")  # a terminal without Unicode gets question marks, not a crash
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     try:
-        app([word for word in sys.argv[1:] if word != "--debug"])  # wherever it stands
-    except BrokenPipeError:  # whoever was reading has seen enough
+        app([word for word in sys.argv[1:] if word != "--debug"])  # --debug may stand anywhere
+    except BrokenPipeError:  # the reader of a pipe, such as head, has ended
         sys.stderr.close()
         sys.exit(1)
     except Exception as error:
-        if debug:
+        if "--debug" in sys.argv:
             raise
-        meant_for_people = isinstance(error, (InputError, DownloadError))
-        words = _as_typed(str(error)) if meant_for_people else f"{type(error).__name__}: {error} (--debug shows where)"
-        Console(stderr=True).print(Text("prorec: ", style="red") + Text(words), soft_wrap=True)
+        is_explained = isinstance(error, (InputError, DownloadError))
+        text = name_options(str(error)) if is_explained else f"{type(error).__name__}: {error} (--debug shows where)"
+        _print_message(text, "red")
         sys.exit(2 if isinstance(error, InputError) else 1)
 
 
-def _as_typed(words: str) -> str:
-    """A message in the words of the command line, where it has those of Python."""
-    for in_python, typed in (
-        ("header=False", "--no-header"),
-        ("give the separator", "give it with --separator (',' or '\\t', say)"),
-    ):
-        words = words.replace(in_python, typed)
-    options = "user_col|item_col|weight_col|timestamp_col|flag_fraction|warm_start"
-    return re.sub(rf"\b({options})\b", lambda found: f"--{found[0].replace('_', '-')}", words)
-
-
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
-    Console(stderr=True).print(Text("prorec: ", style="yellow") + Text(str(message)), soft_wrap=True)
+    _print_message(name_options(str(message)), "yellow")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        Console().print(f"prorec {__version__}")
+def _print_message(text: str, style: str) -> None:
+    Console(stderr=True).print(Text("prorec: ", style=style) + Text(text), soft_wrap=True)
+
+
+def _show_version(is_given: bool) -> None:
+    if is_given:
+        Console().print(f"prorec {__version__}", highlight=False)
         raise typer.Exit
 
 
 @app.callback()
 def prorec(
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", metavar="")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.", metavar=""),
     ] = False,
 ) -> None:
-    """Find the clicks that don't belong, and train recommenders that are not misled by them."""
+    """Find noisy clicks in interaction logs, and train recommenders that are not misled by them."""

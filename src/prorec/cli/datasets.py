@@ -1,65 +1,75 @@
-"""`prorec datasets`."""
+"""`prorec datasets`: list and fetch the data sets that prorec knows by name."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from prorec._core.errors import InputError
-from prorec.cli.options import Force
-from prorec.cli.streams import check_free
+from prorec.cli.command import as_command
+from prorec.cli.console import make_table, print_plain
+from prorec.cli.options import ForceOptions
+from prorec.cli.output_files import check_output
 from prorec.data.item_info import write_item_info
 from prorec.data.registry import DATASETS, fetch_files, find_files, load_dataset
 from prorec.data.writers import write_interactions
 
-datasets = typer.Typer(no_args_is_help=True, help="The data sets that are known by name.")
+datasets = typer.Typer(no_args_is_help=True, help="List and fetch data sets.")
 
 
 @datasets.command("list")
 def list_datasets() -> None:
-    """Show what data sets there are, how large they are, and whether they are on this machine."""
-    table = Table("name", "what it is", "users", "items", "interactions", "here", box=None, pad_edge=False)
-    for column in table.columns[2:5]:
-        column.justify = "right"
+    """List the data sets with their sizes, and whether they are on this machine."""
+    table = make_table("name", "description", "users", "items", "interactions", "here", left=2)
     for entry in DATASETS.values():
         here = "made" if not entry.files else "yes" if find_files(entry) else "no"
         table.add_row(entry.name, entry.title, *(f"{count:,}" for count in entry.counts), here)
     Console().print(table)
 
 
+@dataclass(frozen=True, kw_only=True)
+class GetOptions(ForceOptions):
+    """A data set, and files to write."""
+
+    name: str = field(metadata={"positional": True})
+    """Name of the data set."""
+    out: Path | None = field(default=None, metadata={"short": "-o"})
+    """File to write the interactions to: .csv, .tsv, .inter or .parquet, also with .gz."""
+    items: Path | None = None
+    """File to write the names and categories of items to."""
+
+
 @datasets.command("get")
-def get_dataset(
-    name: str,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write it to this file: .csv, .tsv, .inter or .parquet.")
-    ] = None,
-    items: Annotated[
-        Path | None, typer.Option("--items", help="Write names and categories of its items to this file.")
-    ] = None,
-    force: Force = False,
-) -> None:
-    """Fetch a data set, if it is not here yet, load it and count what is in it."""
-    for path in (out, items):
+@as_command
+def get_dataset(options: GetOptions) -> None:
+    """Fetch a data set unless it is here already, and show its size, licence and citation.
+
+    Parameters
+    ----------
+    options : GetOptions
+        The data set and the files.
+    """
+    for path in (options.out, options.items):
         if path is not None:
-            check_free(path, force=force)
-    loaded = load_dataset(name)
-    if items is not None and loaded.item_names is None and loaded.item_categories is None:
-        raise InputError(f"nothing is known about the items of {name}: --items has nothing to write")
+            check_output(path, force=options.force)
+    interactions = load_dataset(options.name)
+    if options.items is not None and interactions.item_names is None and interactions.item_categories is None:
+        raise InputError(f"{options.name} has no names or categories of items; leave out --items")
     console = Console()
-    console.print(str(loaded), highlight=False)
-    entry = DATASETS[name]
-    about = Table.grid(padding=(0, 2))
-    files = fetch_files(entry) if entry.files else "none"
-    for what, words in (("files", files), ("licence", entry.licence), ("please cite", entry.citation)):
-        about.add_row(what, str(words))
-    console.print(about)
-    if out is not None:
-        write_interactions(loaded, out)
-        console.print(f"written to {out}", highlight=False, soft_wrap=True)
-    if items is not None:
-        write_item_info(loaded, items)
-        console.print(f"items written to {items}", highlight=False, soft_wrap=True)
+    print_plain(console, str(interactions))
+    entry = DATASETS[options.name]
+    details = Table.grid(padding=(0, 2))
+    details.add_row("files", str(fetch_files(entry)) if entry.files else "none")
+    details.add_row("licence", entry.licence)
+    details.add_row("please cite", entry.citation)
+    console.print(details)
+    if options.out is not None:
+        write_interactions(interactions, options.out)
+        print_plain(console, f"Interactions written to {options.out}.")
+    if options.items is not None:
+        write_item_info(interactions, options.items)
+        print_plain(console, f"Items written to {options.items}.")

@@ -1,137 +1,149 @@
-"""`prorec denoise --engine spark`: the same job on a cluster, from table to table."""
+"""`prorec denoise --engine spark`: the same work on a cluster, from table to table."""
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.text import Text
 
 from prorec._core.errors import InputError
-from prorec.cli.streams import check_report_free, title_of
+from prorec.cli.command import refuse
+from prorec.cli.console import print_plain
+from prorec.cli.denoise_summary import describe_summary
+from prorec.cli.options import ConsoleOptions, DenoiseOutput, LogOptions, ModelOptions
+from prorec.cli.output_files import INTERRUPTED, check_report
 from prorec.data.formats import format_suffix
-from prorec.noise.noise_rate import NoiseRateEstimate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from prorec.engines.spark import SparkProRec
+    from prorec.engines.spark.work_directory import Files
 
 _FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".orc": "orc"}
 
 
 def denoise_on_spark(
-    log: str,
-    out: str,
-    denoiser: SparkProRec,
-    columns: dict[str, Any],
-    *,
-    report: Path | None,
+    log: LogOptions,
+    output: DenoiseOutput,
+    settings: Mapping[str, Any],
+    console: ConsoleOptions,
+    model: ModelOptions,
     master: str | None,
-    kind: str | None,
-    drop: bool,
-    resume: bool,
-    force: bool,
-    quiet: bool,
-    as_json: bool,
 ) -> None:
-    """Read a table, denoise it, and write it with three more columns: whole, or not at all; and a page about it."""
+    """Read a table, denoise it, and write it with three more columns, whole or not at all.
+
+    Parameters
+    ----------
+    log : LogOptions
+        The table, and the names of its columns.
+    output : DenoiseOutput
+        The table and the report to write.
+    settings : mapping
+        Parameters of the denoiser that were given.
+    console : ConsoleOptions
+        Output on the console.
+    model : ModelOptions
+        Parameters of ALS.
+    master : str or None
+        Master of Spark; by default the session that there is, or this machine.
+
+    Raises
+    ------
+    InputError
+        If an option has no effect with Spark, the output exists, or Spark cannot be started.
+    """
     from prorec.engines.spark.session import session
     from prorec.engines.spark.work_directory import Files
 
-    begin = time.perf_counter()
-    if "-" in (log, out):
-        raise InputError("the engine spark reads and writes tables, not streams: give paths")
-    denoiser.check()
-    if "://" not in out and Path(out).exists() and not force:
-        raise InputError(f"{out}: this exists already; --force replaces it")  # before Spark starts, which takes seconds
-    if report is not None:
-        check_report_free(report, force=force or resume)
-    console = Console(stderr=True, quiet=quiet or as_json)
+    started = time.perf_counter()
+    denoiser = _make_denoiser(settings, model)
+    out = output.out
+    if "-" in (log.log, out):
+        raise InputError("--engine spark reads and writes tables; give paths instead of -")
+    exists = InputError(f"{out}: this exists already; pass --force to replace it")
+    if "://" not in out and Path(out).exists() and not output.force:
+        raise exists  # before Spark starts, which takes seconds
+    if output.report is not None:
+        check_report(output.report, force=output.force or output.resume)
     spark = session(master)
     files = Files(spark)
-    work = _beside(out)
-    if files.exists(out) and not force:
-        raise InputError(f"{out}: this exists already; --force replaces it")
-    if files.exists(work) and not resume and not force:
-        raise InputError(f"{out}: a run that was to write this was interrupted; --resume goes on, --force starts anew")
-    table = _read(spark, files, log, kind, columns)
-    found = denoiser.fit(
-        table,
-        user_col=columns["user_col"],
-        item_col=columns["item_col"],
-        weight_col=columns["weight_col"],
+    work = _work_directory(out)
+    if files.exists(out) and not output.force:
+        raise exists
+    if files.exists(work) and not output.resume and not output.force:
+        raise InputError(f"{out}: {INTERRUPTED}")
+    progress = Console(stderr=True, quiet=console.quiet or console.json)
+    result = denoiser.fit(
+        _read_table(spark, files, log),
+        user_col=log.user_col,
+        item_col=log.item_col,
+        weight_col=log.weight_col,
         work_dir=work,
-        resume=resume,
-        show_estimate=lambda words: console.print(Text(words)),
+        resume=output.resume,
+        show_estimate=lambda text: print_plain(progress, text),
     )
-    result = found.frame.where(f"not `{found.frame.columns[-1]}`") if drop else found.frame
-    # In the work folder first: then there is no moment at which a part of it stands where the whole should.
-    result.write.mode("overwrite").format(_format(out, kind)).options(**_options(out, columns)).save(f"{work}/result")
-    if report is not None:
-        found.report(report, title=title_of(log))
-    about = found.summary() | {"out": out, "report": None if report is None else str(report)}
-    about |= {"fdr": denoiser.fdr if about["noise_rate"] else None, "seconds": round(time.perf_counter() - begin, 2)}
-    if force:
+    rows = result.frame.where(f"not `{result.frame.columns[-1]}`") if output.drop else result.frame
+    # Into the work directory first, so that a part of the result never stands in place of the whole.
+    rows.write.mode("overwrite").format(_format(out, log)).options(**_text_options(out, log)).save(f"{work}/result")
+    if output.report is not None:
+        result.report(output.report, title=log.report_title)
+    summary = result.summary() | {"out": out, "report": None if output.report is None else str(output.report)}
+    summary["fdr"] = denoiser.fdr if summary["noise_rate"] else None
+    if output.force:
         files.remove(out)
     files.move(f"{work}/result", out)
     files.remove(work)
-    if as_json:
-        print(json.dumps(about))
-    elif not quiet:
-        Console().print(Text(_in_words(about)), soft_wrap=True)
+    summary["seconds"] = round(time.perf_counter() - started, 2)
+    console.print_result(summary, describe_summary(summary))
 
 
-def _in_words(about: dict[str, Any]) -> str:
-    said = (
-        f"{about['rows']:,} rows looked at: {about['interactions']:,} different interactions of {about['users']:,} "
-        f"users with {about['items']:,} items. "
-    )
-    noise = about["noise_rate"]
-    if noise is None:
-        said += (
-            f"{about['flagged_pairs']:,} of these are flagged, the most suspicious, as a list to look at and not a "
-            "verdict (--flag-fraction makes it longer or shorter)."
-        )
-    else:
-        said += f"{NoiseRateEstimate(**noise)} of these look like random draws. "
-        said += (
-            f"{about['flagged_pairs']:,} are flagged; of these, about {about['fdr']:.0%} may be wrong (--fdr makes it "
-            "more or fewer)."
-            if about["flagged_pairs"]
-            else f"Nothing is flagged: of no group is it known that at least {1 - about['fdr']:.0%} are noise (a "
-            "larger --fdr flags more)."
-        )
-    said += f" Written to {about['out']} in {about['seconds']:.1f} s."
-    return said if about["report"] is None else f"{said} The report is in {about['report']}."
+def _make_denoiser(settings: Mapping[str, Any], model: ModelOptions) -> SparkProRec:
+    """Return the denoiser for Spark; parameters of the model are those of ALS."""
+    from prorec.engines.spark import ALS, SparkProRec
+
+    names = {each.name for each in fields(SparkProRec)}
+    unused = [name for name in settings if name not in names]
+    refuse([*(name for name in model.given if name == "model"), *unused], "with --engine spark")
+    parameters = [each.name for each in fields(ALS)]
+    for name in model.parameters:
+        if name not in parameters:
+            raise InputError(f"ALS has no parameter {name!r}; it has {', '.join(parameters)}")
+    denoiser = SparkProRec(ALS(**model.parameters), **settings)
+    denoiser.check()
+    return denoiser
 
 
-def _beside(out: str) -> str:
-    """The folder that a run keeps its state in."""
+def _work_directory(out: str) -> str:
+    """Return the hidden folder beside the output, in which a run keeps its state."""
     folder, slash, name = out.rstrip("/").rpartition("/")
     return f"{folder}{slash}.{name}.prorec"
 
 
-def _format(path: str, kind: str | None) -> str:
-    return kind or _FORMATS.get(format_suffix(Path(path)), "parquet")
+def _format(path: str, log: LogOptions) -> str:
+    """Return Spark's name of the format of a table."""
+    return log.format or _FORMATS.get(format_suffix(Path(path)), "parquet")
 
 
-def _options(path: str, columns: dict[str, Any]) -> dict[str, Any]:
-    """For text: what is between columns, and whether they have names."""
-    separator = columns["separator"] or ("\t" if format_suffix(Path(path)) == ".tsv" else ",")
-    return {"header": columns["header"], "sep": separator}
+def _text_options(path: str, log: LogOptions) -> dict[str, Any]:
+    """Return Spark's options of text files."""
+    separator = log.reader_arguments()["separator"] or ("\t" if format_suffix(Path(path)) == ".tsv" else ",")
+    return {"header": not log.no_header, "sep": separator}
 
 
-def _read(spark: SparkSession, files: Any, path: str, kind: str | None, columns: dict[str, Any]) -> DataFrame:
+def _read_table(spark: SparkSession, files: Files, log: LogOptions) -> DataFrame:
+    """Read the log as a table of Spark."""
     from pyspark.errors import AnalysisException
 
-    if kind in (None, "parquet", "csv", "json", "orc") and not files.exists(path):
+    path, format = log.log, _format(log.log, log)
+    if log.format in (None, "parquet", "csv", "json", "orc") and not files.exists(path):
         raise InputError(f"{path}: there is no such file or folder")
-    reader = spark.read.format(_format(path, kind)).options(**_options(path, columns))
-    if _format(path, kind) == "csv" and columns["ids"] != "text":
+    reader = spark.read.format(format).options(**_text_options(path, log))
+    if format == "csv" and not log.text_ids:
         reader = reader.option("inferSchema", True)
     try:
         return reader.load(path)

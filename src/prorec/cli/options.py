@@ -1,196 +1,253 @@
-"""What several commands can be told, and a file to tell it from."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
-import difflib
-import re
-import tomllib
-from collections.abc import Iterable
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
-import typer
+from rich.console import Console
 
+from prorec._core.checks import check_choice
 from prorec._core.errors import InputError
+from prorec._core.files import prefix_errors
+from prorec._core.progress import ConsoleProgress, Progress
+from prorec.cli.command import FieldsOf, Options
+from prorec.cli.config_file import read_config
+from prorec.cli.console import print_plain
+from prorec.data.formats import format_suffix
+from prorec.data.item_info import add_item_info
+from prorec.data.source_table import SourceTable, read_source_table
 from prorec.denoise import ProRec
+from prorec.interactions import Interactions
+from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.models.model import Model
-from prorec.transport.thresholds import Threshold
+
+FORMATS = ("csv", "tsv", "parquet")
+"""Formats of streams."""
+_SEPARATORS = {"csv": ",", "tsv": "\t"}
+_SUFFIXES = (".csv", ".tsv", ".inter", ".parquet", ".pq")
+
+_NOISE = ("noise_method", "flag_fraction", "fdr")
+
+NoiseSettings = Annotated[dict[str, Any], FieldsOf(ProRec, include=_NOISE)]
+"""Parameters of a denoiser that say how noise is found and flagged; only those that were given."""
+AlgorithmSettings = Annotated[dict[str, Any], FieldsOf(ProRec, "Algorithm", exclude=("model", *_NOISE))]
+"""The other parameters of a denoiser, without the model; only those that were given."""
 
 
-def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
-    """Take what a TOML file says as defaults; what is typed goes before."""
-    if path is None:
-        return None
-    try:
-        everything = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not TOML that can be read: {error}") from None
-    command = str(ctx.info_name)
-    section = everything.get(command)
-    if not isinstance(section, dict):
-        raise InputError(f"{path}: there is no table [{command}] in it, with options of this command")
-    known = {word.lstrip("-"): each for each in ctx.command.params for word in each.opts if word.startswith("-")}
-    defaults: dict[str, Any] = {}
-    for name, value in section.items():
-        option = known.get(name.replace("_", "-"))
-        if option is None or name == "config":
-            close = difflib.get_close_matches(name, [each for each in known if each != "config"], 1, 0.5)
-            guess = f"; did you mean {close[0]!r}?" if close else ""
-            raise InputError(f"{path}: prorec {command} has no option called {name!r}{guess}")
-        if isinstance(value, bool) != bool(getattr(option, "is_flag", False)):
-            raise InputError(f"{path}: {name} cannot be {value!r}")
-        if isinstance(value, dict):
-            value = [f"{each}={_as_text(setting)}" for each, setting in value.items()]
-        if getattr(option, "multiple", False) and not isinstance(value, list):
-            value = [value]
-        defaults[str(option.name)] = [str(each) for each in value] if isinstance(value, list) else value
-    ctx.default_map = {**(ctx.default_map or {}), **defaults}
-    return path
+@dataclass(frozen=True, kw_only=True)
+class LogOptions(Options):
+    """A log of interactions, and how to read it."""
+
+    panel = "Columns of the log"
+
+    log: str = field(metadata={"positional": True})
+    """Log of interactions: a csv, tsv, parquet or .inter file, or - for standard input."""
+    user_col: str | None = None
+    """Name of the user column, or its position from 0."""
+    item_col: str | None = None
+    """Name of the item column, or its position from 0."""
+    weight_col: str | None = None
+    """Name of a column of weights from 0 to 1."""
+    no_header: bool = False
+    """The first line is data, not names."""
+    separator: str | None = None
+    """Character between the columns."""
+    text_ids: bool = False
+    """Read ids as text, even if they look like numbers."""
+    format: str | None = None
+    """Format of standard input and output, or of a log without a known ending: csv, tsv or parquet."""
+
+    def reader_arguments(self) -> dict[str, Any]:
+        """Return the options as arguments of `read_source_table`."""
+        columns = {"user_col": self.user_col, "item_col": self.item_col, "weight_col": self.weight_col}
+        # Without names, columns can only go by position.
+        references = {
+            name: int(column) if column and self.no_header and column.isdecimal() else column
+            for name, column in columns.items()
+        }
+        separator = {"\\t": "\t", "tab": "\t"}.get(self.separator or "", self.separator)
+        return references | {
+            "header": not self.no_header,
+            "separator": separator,
+            "ids": "text" if self.text_ids else "auto",
+        }
+
+    def read(self, progress: Progress) -> SourceTable:
+        """Read the log.
+
+        Parameters
+        ----------
+        progress : Progress
+            Gets the beginning and the end.
+
+        Returns
+        -------
+        SourceTable
+
+        Raises
+        ------
+        InputError
+            If it is not a log that can be read.
+        """
+        progress("Reading the log", 0, 1)
+        if self.format is not None:
+            check_choice("format", self.format, FORMATS)
+        arguments = self.reader_arguments()
+        if arguments["separator"] is None and format_suffix(Path(self.log)) not in _SUFFIXES and self.log != "-":
+            arguments["separator"] = _SEPARATORS.get(self.format or "")
+        with _standard_input(self.format) if self.log == "-" else nullcontext(self.log) as path:
+            source = read_source_table(path, **arguments)
+        progress("Reading the log", 1, 1)
+        return source
+
+    @property
+    def report_title(self) -> str:
+        """Title of a report about the log."""
+        return f"Which clicks in {'standard input' if self.log == '-' else Path(self.log).name} are noise?"
 
 
-def _as_text(setting: Any) -> str:
-    return setting if isinstance(setting, str) else repr(setting)
+@contextmanager
+def _standard_input(format: str | None) -> Iterator[Path]:
+    """Yield a file with the content of standard input; call it that in errors."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"standard input.{format or 'csv'}"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        try:
+            yield path
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), "standard input")) from error.__cause__
 
 
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        help="A TOML file with options, in a table named like the command.", callback=_read_config, is_eager=True
-    ),
-]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Replace what is there.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something goes wrong.")]
-Json = Annotated[bool, typer.Option("--json", help="Say it in JSON.")]
-ModelName = Annotated[str, typer.Option("--model", "-m", help="nce, wrmf, svd, ease, cdae, vae or popularity.")]
-Parameters = Annotated[
-    list[str] | None, typer.Option("--param", "-p", help="A parameter of the model, as in -p rank=50; may be repeated.")
-]
-Format = Annotated[
-    str | None,
-    typer.Option("--format", help="csv, tsv or parquet: of what goes through -, or a log whose name doesn't tell."),
-]
+@dataclass(frozen=True, kw_only=True)
+class ItemOptions(Options):
+    """Details of the log for a report."""
 
-# How the columns of a log are called.
-UserColumn = Annotated[str | None, typer.Option("--user-col", help="Name of the user column, or its position from 0.")]
-ItemColumn = Annotated[str | None, typer.Option("--item-col", help="Name of the item column, or its position from 0.")]
-WeightColumn = Annotated[str | None, typer.Option("--weight-col", help="Name of a column of weights from 0 to 1.")]
-TimeColumn = Annotated[
-    str | None, typer.Option("--timestamp-col", help="For the report: name of the column of times, or its position.")
-]
-NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line is data, not names.")]
-Separator = Annotated[str | None, typer.Option("--separator", help="The character between columns.")]
-TextIds = Annotated[bool, typer.Option("--text-ids", help="Take ids as text, whatever they look like.")]
+    panel = "Report"
 
-# The report.
-ReportPath = Annotated[
-    Path | None, typer.Option("--report", help="Write a page about what was found, such as report.html.")
-]
-ItemsPath = Annotated[
-    Path | None,
-    typer.Option("--items", help="For the report: a file with item ids, and names or categories; may be the log."),
-]
+    items: Path | None = None
+    """File with item ids, and names or categories, for the report; may be the log."""
+    timestamp_col: str | None = None
+    """Name of the column of times, or its position, for the report."""
 
-# Algorithm 1.
-Transport = Annotated[str, typer.Option(help="How users and items are matched: relaxed, sinkhorn or emd.")]
-ThresholdText = Annotated[
-    str, typer.Option("--threshold", help="personal, none, or the number of items above the threshold of each user.")
-]
-Gamma = Annotated[str, typer.Option(help="How much the plan is spread: a number above 0, auto, or like '0.5 auto'.")]
-Beta = Annotated[float, typer.Option(help="How steep the step around the threshold is.")]
-Lam = Annotated[float, typer.Option(help="How much of the present weights is kept, from 0 to 1.")]
-Rounds = Annotated[int, typer.Option(help="How often to relabel and learn again, at most.")]
-RelabelFrom = Annotated[str, typer.Option(help="Weights that relabelling starts from: current or original.")]
-MarginalsName = Annotated[str, typer.Option("--marginals", help="popularity or uniform.")]
-WarmStart = Annotated[bool, typer.Option("--warm-start", help="Start each fit from the last, where the model can.")]
-NoiseMethod = Annotated[
-    str,
-    typer.Option(
-        "--noise-method", help="Where probabilities come from: plan, or cross-fit (calibrated, takes longer)."
-    ),
-]
-FlagFraction = Annotated[float, typer.Option(help="With --noise-method plan: the share of interactions to flag.")]
-Fdr = Annotated[
-    float, typer.Option(help="With --noise-method cross-fit: the share of flags that may be wrong, between 0 and 1.")
-]
+    def describe(self, options: LogOptions, source: SourceTable) -> Interactions:
+        """Return the interactions of a log with times, names and categories.
+
+        Parameters
+        ----------
+        options : LogOptions
+            Options that the log was read with.
+        source : SourceTable
+            The log.
+
+        Returns
+        -------
+        Interactions
+
+        Raises
+        ------
+        InputError
+            If the times or the file of items cannot be used.
+        """
+        log = options.log
+        with prefix_errors(Path("standard input" if log == "-" else log)):
+            clicks = source.with_timestamps(self.timestamp_col)
+        if self.items is None:
+            return clicks
+        is_log = log != "-" and self.items.resolve() == Path(log).resolve()
+        arguments = options.reader_arguments()
+        return add_item_info(clicks, self.items, arguments["item_col"], arguments["separator"] if is_log else None)
 
 
-def refuse(ctx: typer.Context, names: Iterable[str], why: str) -> None:
-    """Refuse options that were given and mean nothing here."""
-    for name in names:
-        source = ctx.get_parameter_source(name)
-        if source is not None and source.name != "DEFAULT":
-            raise InputError(f"--{name.replace('_', '-')} means nothing {why}")
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(Options):
+    """A recommender and its parameters."""
+
+    panel = "Model"
+
+    model: str = field(default="nce", metadata={"short": "-m"})
+    """Name of the recommender: nce, wrmf, svd, ease, cdae, vae or popularity."""
+    param: tuple[str, ...] = field(default=(), metadata={"short": "-p"})
+    """Parameter of the recommender, such as -p rank=50; may be repeated."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the model by name."""
+        return parse_parameters(self.param)
+
+    def make(self) -> Model:
+        """Return the model, not fitted."""
+        return make_model(self.model, self.parameters)
+
+    def cap_rank(self, model: Model, interactions: Interactions) -> Model:
+        """Return the model with a rank that suits the data, unless the rank is among the options."""
+        return cap_rank(model, interactions.matrix.shape, self.parameters)
 
 
-def threshold_of(text: str) -> Threshold:
-    """A threshold as it was typed.
+@dataclass(frozen=True, kw_only=True)
+class ConsoleOptions(Options):
+    """Output on the console."""
 
-    >>> threshold_of("10")
-    10
-    """
-    if re.fullmatch(r"\d{1,9}", text.strip()):
-        return int(text)
-    if text in ("personal", "none"):
-        return cast(Threshold, text)
-    raise InputError(f"threshold must be personal, none or a number of items, as in 10; got {text!r}")
+    json: bool = False
+    """Print the result as JSON."""
+    quiet: bool = field(default=False, metadata={"short": "-q"})
+    """Print nothing but errors."""
+    config: Path | None = field(default=None, metadata={"callback": read_config, "is_eager": True})
+    """TOML file with options, in a table named like the command."""
 
+    def progress(self) -> ConsoleProgress:
+        """Return a display of progress for a `with` block; it shows nothing beside JSON."""
+        return ConsoleProgress(quiet=self.quiet or self.json)
 
-def gamma_of(text: str) -> Any:
-    """γ as it was typed."""
-    try:
-        return text if text.endswith("auto") else float(text)
-    except ValueError:
-        raise InputError(f"gamma must be a number above 0, auto, or like '0.5 auto'; got {text!r}") from None
+    def print_result(self, result: Mapping[str, Any] | list[Any], text: str, *, out: str = "") -> None:
+        """Print the result of a command.
 
-
-def columns_of(
-    user: str | None, item: str | None, weight: str | None, *, no_header: bool, separator: str | None, text_ids: bool
-) -> dict[str, Any]:
-    """What a reader is told about the columns."""
-    named = {"user_col": user, "item_col": item, "weight_col": weight}
-    # Without names, columns can only go by position.
-    given = {name: int(ref) if ref and no_header and ref.isdecimal() else ref for name, ref in named.items()}
-    how = {"header": not no_header, "separator": _unescaped(separator), "ids": "text" if text_ids else "auto"}
-    return given | how
-
-
-def _unescaped(separator: str | None) -> str | None:
-    return {"\\t": "\t", "tab": "\t"}.get(separator or "", separator)
+        Parameters
+        ----------
+        result : dict or list
+            The result, for JSON.
+        text : str
+            The result in words.
+        out : str, default ""
+            Output of the command; with "-", which is standard output, the result goes to standard error.
+        """
+        if self.json:
+            print(json.dumps(result), file=sys.stderr if out == "-" else sys.stdout)
+        elif not self.quiet:
+            print_plain(Console(stderr=out == "-"), text)
 
 
-def denoiser_of(
-    model: Model,
-    *,
-    transport: str,
-    threshold: str,
-    gamma: str,
-    beta: float,
-    lam: float,
-    rounds: int,
-    relabel_from: str,
-    marginals: str,
-    warm_start: bool,
-    noise_method: str = "plan",
-    flag_fraction: float = 0.05,
-    fdr: float = 0.1,
-) -> ProRec:
-    """The denoiser that was asked for; what is wrong with it is said before any work."""
-    denoiser = ProRec(
-        model,
-        transport=transport,  # type: ignore[arg-type]  # checked below, with words
-        threshold=threshold_of(threshold),
-        gamma=gamma_of(gamma),
-        beta=beta,
-        lam=lam,
-        rounds=rounds,
-        relabel_from=relabel_from,  # type: ignore[arg-type]
-        marginals=marginals,  # type: ignore[arg-type]
-        warm_start=warm_start,
-        noise_method=noise_method,
-        flag_fraction=flag_fraction,
-        fdr=fdr,
-    )
-    denoiser.check_settings()
-    return denoiser
+@dataclass(frozen=True, kw_only=True)
+class ForceOptions(Options):
+    """Replacement of existing files."""
+
+    force: bool = field(default=False, metadata={"short": "-f"})
+    """Replace existing output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOutput(ForceOptions):
+    """A table to write."""
+
+    out: str = field(metadata={"short": "-o"})
+    """File to write: .csv, .tsv, .inter or .parquet, also with .gz; or - for standard output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenoiseOutput(TableOutput):
+    """Files that `prorec denoise` writes."""
+
+    drop: bool = False
+    """Write only the rows that are not flagged."""
+    report: Path | None = None
+    """Also write a report, such as report.html."""
+    resume: bool = False
+    """Continue an interrupted run with the same options."""

@@ -1,96 +1,105 @@
-"""`prorec report`: a page about a log, or about a denoiser that was trained before."""
+"""`prorec report`: write a report about a log, or about a saved denoiser."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import typer
-from rich.console import Console
-from rich.text import Text
+from typing import Annotated, Any
 
 from prorec._core.errors import InputError
-from prorec._core.progress import ConsoleProgress
-from prorec.cli import options
-from prorec.cli.streams import check_report_free, described, read, title_of
+from prorec.cli.command import FieldsOf, as_command, refuse
+from prorec.cli.denoise_summary import describe_flags
+from prorec.cli.options import AlgorithmSettings, ConsoleOptions, ForceOptions, ItemOptions, LogOptions, ModelOptions
+from prorec.cli.output_files import check_report
 from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
-from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.models.model import load
 from prorec.report.page import write_report
 
-_OF_A_LOG = (
-    "model param noise_method fdr flag_fraction "
-    "user_col item_col weight_col timestamp_col no_header separator text_ids format"
-).split()
+_DEFAULTS: dict[str, Any] = {"noise_method": "cross-fit"}
+
+ReportSettings = Annotated[
+    dict[str, Any], FieldsOf(ProRec, include=("noise_method", "flag_fraction", "fdr"), defaults=_DEFAULTS)
+]
+"""Parameters that say how noise is found and flagged: by cross-fitting, unless told otherwise."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReportSource(LogOptions):
+    """A log to denoise, or a denoiser."""
+
+    log: str = field(metadata={"positional": True})
+    """Log of interactions, - for standard input, or a folder that prorec train --denoise wrote."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOutput(ForceOptions):
+    """The report to write."""
+
+    out: Path = field(metadata={"short": "-o"})
+    """Page to write, such as report.html."""
+
+
+@as_command
 def report(
-    ctx: typer.Context,
-    source: Annotated[
-        str,
-        typer.Argument(help="A file of interactions, - for a stream, or a folder that prorec train --denoise wrote."),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, such as report.html.")],
-    items: options.ItemsPath = None,
-    model: options.ModelName = "nce",
-    param: options.Parameters = None,
-    noise_method: options.NoiseMethod = "cross-fit",
-    flag_fraction: options.FlagFraction = 0.05,
-    fdr: options.Fdr = 0.1,
-    user_col: options.UserColumn = None,
-    item_col: options.ItemColumn = None,
-    weight_col: options.WeightColumn = None,
-    timestamp_col: options.TimeColumn = None,
-    no_header: options.NoHeader = False,
-    separator: options.Separator = None,
-    text_ids: options.TextIds = False,
-    format: options.Format = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    config: options.Config = None,
+    output: ReportOutput,
+    noise: ReportSettings,
+    items: ItemOptions,
+    console: ConsoleOptions,
+    model: ModelOptions,
+    source: ReportSource,
+    algorithm: AlgorithmSettings,
 ) -> None:
-    """Write a page that shows which clicks are noise: one HTML file, to look at and to send around."""
-    begin = time.perf_counter()
-    title = "Which clicks are noise?"
-    check_report_free(out, force=force)
-    with ConsoleProgress(quiet=quiet) as progress:
-        if source != "-" and Path(source).is_dir():
-            options.refuse(ctx, _OF_A_LOG, "for a denoiser that has been trained")
-            denoiser, seconds = _trained(Path(source), items), None
+    """Write a report that shows which clicks are noise: one HTML file, to read and to pass on.
+
+    Parameters
+    ----------
+    output : ReportOutput
+        The page.
+    noise, algorithm : dict
+        Parameters of the denoiser.
+    items : ItemOptions
+        Times, names and categories.
+    console : ConsoleOptions
+        Output on the console.
+    model : ModelOptions
+        The recommender inside the denoiser.
+    source : ReportSource
+        The log or the denoiser.
+    """
+    started = time.perf_counter()
+    check_report(output.out, force=output.force)
+    with console.progress() as progress:
+        if source.log != "-" and Path(source.log).is_dir():
+            given = [*model.given, *noise, *algorithm, *source.given, *items.given]
+            refuse([name for name in given if name != "items"], "for a denoiser that is fitted already")
+            denoiser = _load_denoiser(Path(source.log), items.items)
+            write_report(denoiser, output.out, progress=progress)
         else:
-            parameters = parse_parameters(param or [])
-            denoiser = ProRec(
-                make_model(model, parameters), noise_method=noise_method, flag_fraction=flag_fraction, fdr=fdr
-            )
+            denoiser = ProRec(model.make(), **_DEFAULTS | noise, **algorithm)
             denoiser.check_settings()
-            columns = options.columns_of(
-                user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
-            )
-            progress("reading", 0, 1)
-            given = read(source, format, columns)
-            clicks = described(source, given, items, columns, timestamp_col)
-            progress("reading", 1, 1)
-            denoiser.model = cap_rank(denoiser.model, clicks.matrix.shape, parameters)
+            clicks = items.describe(source, source.read(progress))
+            denoiser.model = model.cap_rank(denoiser.model, clicks)
             denoiser.fit(clicks, progress=progress)
-            seconds = time.perf_counter() - begin
-            title = title_of(source)
-        write_report(denoiser, out, title=title, seconds=seconds, progress=progress)
-    if not quiet:
-        noise_rate = denoiser.finder_.noise_rate_ if denoiser.noise_method != "plan" else None
-        estimated = "" if noise_rate is None else f", noise estimated at {noise_rate}"
-        n_flagged = int(denoiser.flagged_.sum())
-        words = f"{n_flagged:,} of {len(denoiser.interactions_):,} different interactions flagged{estimated}. "
-        if not n_flagged and noise_rate is not None:
-            words += f"Of no group of them {1 - denoiser.fdr:.0%} are noise; a larger --fdr flags more. "
-        Console().print(Text(f"{words}The report is in {out}."), soft_wrap=True)
+            seconds = time.perf_counter() - started
+            write_report(denoiser, output.out, title=source.report_title, seconds=seconds, progress=progress)
+    rate = denoiser.finder_.noise_rate_ if denoiser.noise_method != "plan" else None
+    result = {
+        "interactions": len(denoiser.interactions_),
+        "flagged_pairs": int(denoiser.flagged_.sum()),
+        "noise_rate": None if rate is None else asdict(rate),
+        "fdr": denoiser.fdr,
+        "out": str(output.out),
+    }
+    console.print_result(result, f"{describe_flags(result)}\nThe report is in {output.out}.")
 
 
-def _trained(folder: Path, items: Path | None) -> ProRec:
+def _load_denoiser(folder: Path, items: Path | None) -> ProRec:
+    """Load a denoiser, and add the names and categories of its items."""
     denoiser = load(folder)
     if not isinstance(denoiser, ProRec):
-        raise InputError(f"{folder}: there is no denoiser in this model; prorec train --denoise makes one")
+        raise InputError(f"{folder}: this model has no denoiser; train it with prorec train --denoise")
     if items is not None:
         denoiser.interactions_ = add_item_info(denoiser.interactions_, items)
     return denoiser

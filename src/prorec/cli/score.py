@@ -1,111 +1,86 @@
-"""`prorec score`: how probable it is that clicks which came later are noise."""
+"""`prorec score`: the noise probability of clicks that arrive after a denoiser was trained."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import typer
-from rich.console import Console
-from rich.text import Text
 
 from prorec._core.errors import InputError
-from prorec._core.files import atomic_write, prefix_errors
-from prorec.cli import options
-from prorec.cli.streams import check_free, read, to_stdout
-from prorec.data.formats import detect_format
-from prorec.data.source_table import SourceTable
-from prorec.data.writers import write_table
+from prorec._core.files import prefix_errors
+from prorec.cli.command import Options, as_command
+from prorec.cli.options import ConsoleOptions, LogOptions, TableOutput
+from prorec.cli.output_files import check_output, is_parquet, write_rows
 from prorec.denoise import ProRec
 from prorec.models.model import load
 from prorec.noise.basis import basis_names
 
 
-def score(
-    model: Annotated[Path, typer.Argument(help="A folder that prorec train --denoise --noise-method cross-fit wrote.")],
-    log: Annotated[str, typer.Argument(help="A csv, tsv, parquet or .inter file of interactions, or - for a stream.")],
-    out: Annotated[str, typer.Option("--out", "-o", help="The file to write, or - for a stream.")],
-    user_col: options.UserColumn = None,
-    item_col: options.ItemColumn = None,
-    weight_col: options.WeightColumn = None,
-    no_header: options.NoHeader = False,
-    separator: options.Separator = None,
-    text_ids: options.TextIds = False,
-    format: options.Format = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
-    config: options.Config = None,
-) -> None:
-    """Judge new interactions by what was learned before.
+@dataclass(frozen=True, kw_only=True)
+class SavedModel(Options):
+    """A model on disk."""
 
-    Writes every row of the log as it came, in its order, with two more columns: noise_probability and basis.
+    model: Path = field(metadata={"positional": True})
+    """Folder that prorec train --denoise --noise-method cross-fit wrote."""
+
+
+@as_command
+def score(saved: SavedModel, output: TableOutput, console: ConsoleOptions, log: LogOptions) -> None:
+    """Find the noise probability of new interactions with a trained denoiser.
+
+    Writes every row of the log, in its order, with two more columns: noise_probability and basis.
+
+    Parameters
+    ----------
+    saved : SavedModel
+        The denoiser.
+    output : TableOutput
+        The file to write.
+    console : ConsoleOptions
+        Output on the console.
+    log : LogOptions
+        The new interactions.
     """
-    begin = time.perf_counter()
-    columns = options.columns_of(
-        user_col, item_col, weight_col, no_header=no_header, separator=separator, text_ids=text_ids
-    )
-    if out != "-":
-        check_free(Path(out), force=force)
-    denoiser = load(model)
+    started = time.perf_counter()
+    check_output(output.out, force=output.force)
+    denoiser = load(saved.model)
     if not isinstance(denoiser, ProRec):
         raise InputError(
-            f"{model}: this is a {type(denoiser).__name__} without a denoiser; one that can score is made by prorec "
-            "train --denoise --noise-method cross-fit"
+            f"{saved.model}: this is a {type(denoiser).__name__} without a denoiser; train one that can score with "
+            "prorec train --denoise --noise-method cross-fit"
         )
-    with prefix_errors(model):
+    with prefix_errors(saved.model):
         finder = denoiser.finder_
-    given = read(log, format, columns)
-    probability, basis = finder.scored(given.interactions)
-    kind = format if out == "-" else detect_format(Path(out))[0]
-    table = _table(given, probability, basis, typed=kind == "parquet")
-    if out == "-":
-        to_stdout(table, format)
-    else:
-        path = Path(out)
-        with prefix_errors(path), atomic_write(path) as temporary, temporary.open("wb") as file:
-            write_table(table, file, path.name)
-    of_rows = probability[given.positions]
-    counts = Counter(basis_names(basis[given.positions]).to_pylist())
-    about = {
-        "rows": table.num_rows,
-        "by": dict(counts),
-        "mean_noise_probability": float(np.nanmean(of_rows)) if not np.isnan(of_rows).all() else None,
-        "out": out,
-        "seconds": round(time.perf_counter() - begin, 2),
-    }
-    if as_json:
-        print(json.dumps(about), file=sys.stderr if out == "-" else sys.stdout)
-    elif not quiet:
-        _show(about, Console(stderr=out == "-"))
-
-
-def _table(
-    given: SourceTable, probability: np.ndarray[Any, Any], basis: np.ndarray[Any, Any], *, typed: bool
-) -> pa.Table:
-    # An empty cell, not a number that is none, where there is nothing to say.
+    with console.progress() as progress:
+        source = log.read(progress)
+    probability, basis = finder.scored(source.interactions)
+    # An unknown probability becomes an empty cell and not the text "nan".
     values = pa.array(probability, mask=np.isnan(probability))
-    table = given.with_columns({"noise_probability": values, "basis": basis_names(basis)})
-    return given.infer_types(table) if typed else table
+    table = source.with_columns({"noise_probability": values, "basis": basis_names(basis)})
+    table = source.infer_types(table) if is_parquet(output.out, log.format) else table
+    write_rows(table, output.out, log.format)
+    of_rows = probability[source.positions]
+    result = {
+        "rows": table.num_rows,
+        "basis": dict(Counter(basis_names(basis[source.positions]).to_pylist())),
+        "mean_noise_probability": None if np.isnan(of_rows).all() else float(np.nanmean(of_rows)),
+        "out": output.out,
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+    console.print_result(result, _describe(result), out=output.out)
 
 
-def _show(about: dict[str, Any], console: Console) -> None:
-    by = ", ".join(
-        f"{count:,} by {name}" if name != "seen" else f"{count:,} seen before"
-        for name, count in sorted(
-            ((name.replace("unknown item", "nothing (unknown item)"), count) for name, count in about["by"].items()),
-            key=lambda each: -each[1],
-        )
-    )
-    mean = about["mean_noise_probability"]
-    expected = f" On average they are noise with probability {mean:.3f}." if mean is not None else ""
-    where = "the stream" if about["out"] == "-" else about["out"]
-    console.print(
-        Text(f"{about['rows']:,} rows judged: {by}.{expected} Written to {where} in {about['seconds']:.1f} s.")
-    )
+def _describe(result: Mapping[str, Any]) -> str:
+    """Return the result in words."""
+    counts = sorted(result["basis"].items(), key=lambda each: -each[1])
+    basis = ", ".join(f"{count:,} with basis {name!r}" for name, count in counts)
+    mean = result["mean_noise_probability"]
+    average = "" if mean is None else f" Their mean noise probability is {mean:.3f}."
+    target = "standard output" if result["out"] == "-" else result["out"]
+    return f"{result['rows']:,} rows scored: {basis}.{average}\nWritten to {target} in {result['seconds']:.1f} s."

@@ -1,6 +1,6 @@
-"""For spark-submit, which wants a file.
+"""The file to give to spark-submit.
 
-As in `spark-submit "$(python -m prorec.cli.spark_submit --where)" clicks.parquet --out cleaned.parquet`.
+Run `spark-submit "$(python -m prorec.cli.spark_submit --where)" clicks.parquet --out cleaned.parquet`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """Run `prorec denoise --engine spark` in the session that spark-submit started; or say where this file is."""
+    """Run `prorec denoise --engine spark` in the session of spark-submit; with --where, print this file's path."""
     if sys.argv[1:] == ["--where"]:
         print(__file__)
         return

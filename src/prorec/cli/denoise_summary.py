@@ -1,0 +1,151 @@
+"""The summary that `prorec denoise` prints, locally and with Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from prorec.data.source_table import SourceTable
+from prorec.denoise import ProRec
+
+_N_SHOWN = 10
+
+
+def summarize(source: SourceTable, denoiser: ProRec) -> dict[str, Any]:
+    """Return the findings about a log.
+
+    Parameters
+    ----------
+    source : SourceTable
+        The log.
+    denoiser : ProRec
+        A denoiser fitted to it.
+
+    Returns
+    -------
+    dict
+        Values for JSON, and for `describe_summary`.
+    """
+    clicks, last_round = denoiser.interactions_, denoiser.history_[-1]
+    finder = denoiser.finder_ if denoiser.noise_method != "plan" else None
+    suspicious = denoiser.noise_table(most=_N_SHOWN).select(["user", "item", "noise_probability", "weight"])
+    return {
+        "rows": source.table.num_rows,
+        "users": clicks.n_users,
+        "items": clicks.n_items,
+        "interactions": len(clicks),
+        "weight_column": source.weight_column,
+        "flagged_rows": int(denoiser.flagged_[source.positions].sum()),
+        "users_with_flags": len(np.unique(clicks.user_codes[denoiser.flagged_])),
+        "model": str(denoiser.model),
+        "gamma": last_round.gamma,
+        "rounds": last_round.number,
+        "converged": denoiser.converged_,
+        "mass_kept": last_round.mass_kept,
+        "below_threshold": last_round.below_threshold,
+        "noise_rate": None if finder is None else asdict(finder.noise_rate_),
+        "fdr": None if finder is None else denoiser.fdr,
+        "most_suspicious": suspicious.to_pylist(),
+        "peak_memory_mb": _peak_memory(),
+    }
+
+
+def describe_summary(summary: Mapping[str, Any]) -> str:
+    """Return a summary in words.
+
+    Parameters
+    ----------
+    summary : mapping
+        From `summarize`, or from a result of Spark: that counts flagged interactions and not rows, and lists no rows.
+        With `out`, `report`, `seconds` and, if some rows were left out, `rows_written`.
+
+    Returns
+    -------
+    str
+        Several lines.
+    """
+    rows = summary["rows"]
+    lines = [
+        f"{rows:,} rows read: {summary['interactions']:,} different interactions of {summary['users']:,} users with "
+        f"{summary['items']:,} items."
+    ]
+    if summary.get("weight_column") is not None:
+        lines.append(f"Weights come from the column {summary['weight_column']!r}.")
+    if (rate := summary["noise_rate"]) is not None:
+        lines.append(
+            f"The noise rate is estimated at {rate['estimate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%})."
+        )
+    lines += [describe_flags(summary), *_suspicious_lines(summary)]
+    n_dropped = rows - summary.get("rows_written", rows)
+    target = "standard output" if summary["out"] == "-" else summary["out"]
+    memory = f", with at most {peak:,} MB of memory" if (peak := summary.get("peak_memory_mb")) else ""
+    lines.append(
+        f"{rows - n_dropped:,} rows written to {target}{f', {n_dropped:,} dropped,' if n_dropped else ''} in "
+        f"{summary['seconds']:.1f} s{memory}."
+    )
+    if summary["report"] is not None:
+        lines.append(f"The report is in {summary['report']}.")
+    return "\n".join(lines)
+
+
+def describe_flags(summary: Mapping[str, Any]) -> str:
+    """Return the noise rate and the flags of a summary in words.
+
+    Parameters
+    ----------
+    summary : mapping
+        With `interactions`, `noise_rate`, `fdr`, and either `flagged_pairs` or `rows` and `flagged_rows`.
+
+    Returns
+    -------
+    str
+    """
+    n_flagged, rate, fdr = (
+        summary.get("flagged_rows", summary.get("flagged_pairs")),
+        summary["noise_rate"],
+        summary["fdr"],
+    )
+    if "flagged_rows" in summary:
+        share, flagged = n_flagged / summary["rows"], f"rows of {summary['users_with_flags']:,} users"
+    else:
+        share, flagged = n_flagged / summary["interactions"], "interactions"
+    flags = f"{n_flagged:,} {flagged} ({share:.1%}) are flagged"
+    if rate is None:
+        if not n_flagged:
+            return "Nothing is flagged: no row is more suspicious than the others."
+        return (
+            f"{flags}, the most suspicious ones: a list to review, whose length is --flag-fraction. The noise "
+            "probability orders rows but is not calibrated; --noise-method cross-fit calibrates it."
+        )
+    noise = f"The noise rate is estimated at {rate['estimate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%}). "
+    if n_flagged:
+        return f"{noise}{flags}; about {fdr:.0%} of these flags may be wrong (--fdr)."
+    return (
+        f"{noise}No group of rows is estimated to be at least {1 - fdr:.0%} noise, so nothing is flagged at "
+        f"fdr={fdr:g}. Try a larger fdr."
+    )
+
+
+def _suspicious_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return a table of the most suspicious rows, between empty lines."""
+    rows = summary.get("most_suspicious")
+    if not rows or not summary["flagged_rows"]:
+        return []
+    cells = [("user", "item", "noise probability")]
+    cells += [(str(row["user"]), str(row["item"]), f"{row['noise_probability']:.3f}") for row in rows]
+    users, items, _ = (max(map(len, column)) for column in zip(*cells, strict=True))
+    return ["", *(f"{user:<{users}}  {item:<{items}}  {noise:>17}" for user, item, noise in cells), ""]
+
+
+def _peak_memory() -> int | None:
+    """Return the peak memory of this process in MB; None if the system does not tell."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6)

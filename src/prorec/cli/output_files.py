@@ -1,0 +1,218 @@
+"""Output of commands: checks before the work, atomic writes, and the work directory that --resume continues from."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+from rich.console import Console
+
+from prorec._core.errors import InputError
+from prorec._core.files import atomic_write, prefix_errors
+from prorec.cli.console import print_plain
+from prorec.data.formats import detect_format
+from prorec.data.writers import write_table
+from prorec.report.page import check_report_path
+
+INTERRUPTED = "An interrupted run left its state here. Pass --resume to continue it, or --force to start again."
+"""Message for an output that an earlier run was about to write."""
+
+
+def check_output(out: str | Path, *, force: bool) -> None:
+    """Refuse a table file that cannot be written, before any work is done for it.
+
+    Parameters
+    ----------
+    out : str or Path
+        The file; "-", which is standard output, is always accepted.
+    force : bool
+        Accept a file that exists.
+
+    Raises
+    ------
+    InputError
+        If the name has no known ending, the file exists, or its folder is missing or not writable.
+    """
+    if out == "-":
+        return
+    path = Path(out)
+    with prefix_errors(path):
+        if not path.name:
+            raise InputError("--out must be the name of a file; got an empty text")
+        detect_format(path)
+        if path.is_dir():
+            raise InputError("this is a directory; a file was expected")
+        _check_new(path, force=force)
+
+
+def check_report(path: Path, *, force: bool) -> None:
+    """Refuse a report that cannot be written, before any work is done for it.
+
+    Parameters
+    ----------
+    path : Path
+        The page.
+    force : bool
+        Accept a file that exists.
+
+    Raises
+    ------
+    InputError
+        If reports cannot be made, the file exists, or its folder is missing or not writable.
+    """
+    check_report_path(path)
+    with prefix_errors(path):
+        _check_new(path, force=force)
+
+
+def check_model_folder(path: Path, *, force: bool) -> None:
+    """Refuse a folder that a model cannot be saved in.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, which need not exist.
+    force : bool
+        Accept a folder that is not empty.
+
+    Raises
+    ------
+    InputError
+        If the path is a file, a folder with other content, or not writable.
+    """
+    with prefix_errors(path):
+        if path.exists() and not path.is_dir():
+            raise InputError("this is a file; a folder was expected")
+        if path.is_dir() and any(path.iterdir()) and not force:
+            raise InputError("this folder is not empty; pass --force to replace the model in it")
+        check_writable(path if path.is_dir() else path.parent)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder in which no file can be made.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+
+    Raises
+    ------
+    InputError
+        If it does not exist or is not writable.
+    """
+    if not folder.is_dir():
+        raise InputError(f"the folder {folder} does not exist")
+    probe = folder / f".prorec-{secrets.token_hex(4)}"
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise InputError(f"the folder {folder} is not writable ({error.strerror})") from None
+
+
+def _check_new(path: Path, *, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError("this file exists already; pass --force to replace it")
+    check_writable(path.parent)
+
+
+def is_parquet(out: str, format: str | None) -> bool:
+    """Return whether the output is a parquet file or stream."""
+    return format == "parquet" if out == "-" else detect_format(Path(out))[0] == "parquet"
+
+
+def write_rows(table: pa.Table, out: str, format: str | None, work: Path | None = None) -> None:
+    """Write a table, whole or not at all.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The rows.
+    out : str
+        The file, or "-" for standard output.
+    format : str or None
+        Format of standard output; csv by default.
+    work : Path, optional
+        Folder for the unfinished file, so that a killed run leaves no other trace.
+    """
+    if out == "-":
+        write_table(table, sys.stdout.buffer, f"-.{format or 'csv'}")
+        sys.stdout.buffer.flush()
+        return
+    path = Path(out)
+    with prefix_errors(path), atomic_write(path, work) as temporary, temporary.open("wb") as file:
+        write_table(table, file, path.name)
+
+
+class WorkDirectory:
+    """The hidden folder beside an output file in which a run keeps its checkpoints.
+
+    Parameters
+    ----------
+    out : str
+        The output file.
+    """
+
+    def __init__(self, out: str) -> None:
+        self.out = out
+        self.path = Path(out).parent / f".{Path(out).name}.prorec"
+
+    def has_state(self) -> bool:
+        """Return whether an interrupted run can be continued."""
+        return any(self.path.glob("round.npz")) or any(self.path.glob("fit-*"))
+
+    @contextmanager
+    def open(self, *, resume: bool) -> Iterator[Path]:
+        """Make the folder for this run alone, and delete it when the run ends or has nothing to continue from.
+
+        Parameters
+        ----------
+        resume : bool
+            Keep the checkpoints that are in the folder.
+
+        Yields
+        ------
+        Path
+            The folder.
+
+        Raises
+        ------
+        InputError
+            If another run uses the folder.
+        """
+        with prefix_errors(self.path):
+            self.path.mkdir(exist_ok=True)
+            with (self.path / "lock").open("w") as lock:
+                _lock(lock, self.out)
+                if not resume:
+                    for path in self.path.iterdir():
+                        if path.name != "lock":
+                            shutil.rmtree(path) if path.is_dir() else path.unlink()
+                try:
+                    yield self.path
+                except BaseException as error:
+                    if not self.has_state():
+                        shutil.rmtree(self.path)
+                    elif isinstance(error, KeyboardInterrupt):
+                        print_plain(Console(stderr=True), "Interrupted. Pass --resume to continue from here.")
+                    raise
+                shutil.rmtree(self.path)
+
+
+def _lock(file: IO[str], out: str) -> None:
+    """Lock a file as long as it is open; the system unlocks the file of a killed process."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # not on Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"another run is writing {out}; wait for it, or choose another --out") from None
