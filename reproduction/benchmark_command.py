@@ -15,8 +15,7 @@ from prorec import ConsoleProgress
 from prorec._core.checks import check_choice, check_int
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, prefix_errors
-from prorec.cli.options import Quiet
-from prorec.cli.streams import check_writable
+from prorec.cli.output_files import check_writable
 
 if TYPE_CHECKING:
     from reproduction.noise_benchmark import Found, Setting
@@ -37,7 +36,7 @@ def benchmark_noise(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A folder for the page and all that was run, to go on from.")
     ] = None,
-    quiet: Quiet = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Hold everything that tells noise against known noise, and against each other."""
     from prorec.data.registry import DATASETS

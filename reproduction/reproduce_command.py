@@ -13,8 +13,7 @@ from prorec import ConsoleProgress
 from prorec._core.checks import check_choice, check_int
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, prefix_errors
-from prorec.cli.options import Quiet
-from prorec.cli.streams import check_writable
+from prorec.cli.output_files import check_writable
 from prorec.report.theme import require_matplotlib
 
 
@@ -50,7 +49,7 @@ def reproduce(
             help="On the cinema, 2 trials, 2 splits, 3 epochs (yahoo-times: scale .01, once): to see that all works.",
         ),
     ] = False,
-    quiet: Quiet = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Make a result of the paper again, with the controls it lacks. What was run before is not run again."""
     from reproduction.overall_results import MODELS

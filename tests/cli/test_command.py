@@ -22,14 +22,14 @@ def test_demo_ends_with_something_a_person_can_read(no_data: Path, tmp_path: Pat
     assert f"{found:,}" in done.stdout, "how much of the planted noise was found"
     auroc = prorec.detection_metrics(denoiser.noise_probability_, club.is_mistake)["auroc"]
     words = " ".join(done.stdout.replace("│", " ").split())
-    assert f"{auroc:.0%} of the time (AUROC)" in words
-    assert f"estimates that {denoiser.finder_.noise_rate_} of all clicks are noise" in words
+    assert f"{auroc:.0%} of all cases (AUROC)" in words
+    assert f"estimates the noise rate at {denoiser.finder_.noise_rate_}" in words
     parts = prorec.split_by_user(club.interactions, (0.7, 0.3))
     test = parts.test.select(parts.test.columns["origin"] != 2)
     scored = prorec.evaluate(prorec.ProRec(prorec.models.NCE(rank=20)).fit(parts.train), test, k=10)
     assert f"{scored.mean['ndcg@10']:.4f}" in done.stdout, "and what recommendation gained"
     assert "nan" not in done.stdout
-    assert done.stdout.rstrip().endswith("The report is in prorec-demo.html: open it in a browser.")
+    assert done.stdout.rstrip().endswith("The report is in prorec-demo.html. Open it in a browser.")
     report = tmp_path / "prorec-demo.html"
     assert f"<strong>{int(denoiser.flagged_.sum()):,}</strong>" in report.read_text()
     assert report.stat().st_size < 5e6

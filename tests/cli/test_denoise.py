@@ -61,7 +61,7 @@ def test_every_row_comes_back_with_three_more_columns(clicks: Path, tmp_path: Pa
     # The summary.
     first = wanted.noise_table("pandas").iloc[0]
     flagged = int(wanted.flagged_[at].sum())
-    assert f"{given.num_rows:,} rows looked at" in done.stdout
+    assert f"{given.num_rows:,} rows read" in done.stdout
     assert f"{flagged:,} rows (" in done.stdout
     assert f"{first.user}" in done.stdout
     assert f"{first.noise_probability:.3f}" in done.stdout
@@ -85,7 +85,7 @@ def test_streams(clicks: Path, tmp_path: Path) -> None:
     done = run_anew("denoise", "-", "-o", "-", stdin=clicks.read_bytes())
     assert done.returncode == 0, done.stderr
     assert done.stdout == (tmp_path / "file.csv").read_text()
-    assert "rows looked at" in done.stderr, "what is said goes elsewhere than what is written"
+    assert "rows read" in done.stderr, "what is said goes elsewhere than what is written"
     done = run_anew("denoise", "-", "-o", "-", "--format", "parquet", "-q", stdin=b"no parquet")
     assert done.returncode == 2
     assert "standard input" in done.stderr
@@ -127,12 +127,12 @@ def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
     texts = [Path(path).read_text() for path in out]
     assert texts[0] == texts[1] != texts[2], "what is typed goes before"
     for text, problem in (
-        ("[denoise]\nmodle = 'nce'\n", "prorec denoise has no option called 'modle'; did you mean 'model'?"),
-        ("[train]\nmodel = 'nce'\n", "there is no table [denoise] in it"),
-        ("model = ", "not TOML that can be read"),
-        ("[denoise]\ngamma = [1, 2]\n", "gamma must be a number above 0, auto, or like '0.5 auto'; got"),
-        ("[denoise]\nrounds = true\n", "rounds cannot be True"),
-        ("[denoise]\ndrop = 1\n", "drop cannot be 1"),
+        ("[denoise]\nmodle = 'nce'\n", "no option 'modle'; did you mean 'model'?"),
+        ("[train]\nmodel = 'nce'\n", "[denoise]"),
+        ("model = ", "TOML"),
+        ("[denoise]\ngamma = [1, 2]\n", "gamma must be"),
+        ("[denoise]\nrounds = true\n", "rounds must not be true or false; got True"),
+        ("[denoise]\ndrop = 1\n", "drop must be true or false; got 1"),
     ):
         config.write_text(text)
         done = run("denoise", str(clicks), "-o", str(tmp_path / "x.csv"), "--config", str(config))
@@ -162,11 +162,11 @@ def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
         (("clicks.csv", "-p", "rank=5000"), "rank must be a whole number from 1 to the smaller side of the matrix"),
         (("clicks.csv", "--lam", "2"), "lam must be a finite number from 0 to 1; got 2.0"),
         (("clicks.csv", "--gamma", "-1"), "gamma must be above 0, or 'auto'"),
-        (("clicks.csv", "--gamma", "wide"), "gamma must be a number above 0, auto, or like '0.5 auto'; got 'wide'"),
+        (("clicks.csv", "--gamma", "wide"), "gamma must be"),
         (("clicks.csv", "--beta", "nan"), "beta must be a finite number"),
         (("clicks.csv", "--rounds", "0"), "rounds must be a whole number of at least 1; got 0"),
-        (("clicks.csv", "--threshold", "high"), "threshold must be personal, none or a number"),
-        (("clicks.csv", "--transport", "magic"), "transport must be one of 'relaxed', 'sinkhorn', 'emd', got 'magic'"),
+        (("clicks.csv", "--threshold", "high"), "threshold must be 'personal', 'none' or a whole number; got 'high'"),
+        (("clicks.csv", "--transport", "magic"), "transport must be 'relaxed', 'sinkhorn' or 'emd'; got 'magic'"),
         (("clicks.csv", "--user-col", "who"), "no column is called 'who'"),
         (("clicks.csv", "--format", "xml"), "format must be one of"),
     ],
@@ -195,13 +195,13 @@ def test_bad_input_ends_with_a_paragraph_and_nothing_written(
 @pytest.mark.parametrize(
     ("out", "problem"),
     [
-        ("here.csv", "here.csv: this file exists already; --force replaces it"),
+        ("here.csv", "here.csv: this file exists already; pass --force"),
         ("folder", "cannot tell the format from the name"),
         ("folder.csv", "this is a directory"),
         ("nowhere/out.csv", "the folder nowhere does not exist"),
-        ("/proc/out.csv", "nothing can be written into /proc"),
+        ("/proc/out.csv", "the folder /proc is not writable"),
         ("out.xls", "cannot tell the format from the name"),
-        ("", "this is no name for a file"),
+        ("", "--out must be"),
     ],
 )
 def test_places_that_cannot_be_written_to(clicks: Path, tmp_path: Path, out: str, problem: str) -> None:
@@ -211,7 +211,7 @@ def test_places_that_cannot_be_written_to(clicks: Path, tmp_path: Path, out: str
     done = run("denoise", str(clicks), "--out", out, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert problem in done.stderr
-    assert "reading" not in done.stderr, "before any work"
+    assert "Reading" not in done.stderr, "before any work"
     assert (tmp_path / "here.csv").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "folder.csv", "here.csv"]
 
@@ -225,7 +225,7 @@ def test_what_cannot_be_written_is_found_out_before_the_work(tmp_path: Path) -> 
         done = run("denoise", log, "-o", "out.csv", cwd=tmp_path)
         assert done.returncode == 2
         assert problem in done.stderr
-        assert "fitting" not in done.stderr
+        assert "itting" not in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "log.parquet"]
 
 
@@ -301,7 +301,8 @@ def test_an_interrupted_run_is_not_lost_by_mistake(clicks: Path, tmp_path: Path)
         done = run("denoise", *words, "-o", "out.csv", cwd=tmp_path)
         assert done.returncode == 2
         assert (work / "round.npz").exists()
-    assert "--resume goes on, --force starts anew" in run("denoise", str(clicks), "-o", "out.csv", cwd=tmp_path).stderr
+    refused = run("denoise", str(clicks), "-o", "out.csv", cwd=tmp_path).stderr
+    assert all(option in refused for option in ("interrupted", "--resume", "--force"))
     # What is only looked at afterwards may be another.
     again = ("-p", "rank=20", "--flag-fraction", "0.1", "--resume")
     assert run("denoise", str(clicks), "-o", "out.csv", *again, cwd=tmp_path).returncode == 0
@@ -316,7 +317,7 @@ def test_two_runs_for_one_output(clicks: Path, tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = run("denoise", str(clicks), "-o", "out.csv", cwd=tmp_path)
     assert done.returncode == 2
-    assert "another run is about to write out.csv" in done.stderr
+    assert "another run is writing out.csv" in done.stderr
     assert work.exists()
 
 
@@ -329,7 +330,7 @@ def test_interrupted_by_hand(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert "the same command with --resume goes on from here" in said
+    assert "Pass --resume" in said
     assert "Traceback" not in said
 
 
@@ -347,5 +348,5 @@ def test_resuming_a_different_run_is_refused(clicks: Path, tmp_path: Path) -> No
     before = (tmp_path / "out.csv").read_bytes()
     done = run("denoise", str(clicks), "-o", str(tmp_path / "out.csv"), "-p", "rank=20", "--resume")
     assert done.returncode == 0
-    assert "there already, and there is no run to resume" in done.stderr
+    assert "no run is left to resume" in done.stderr
     assert (tmp_path / "out.csv").read_bytes() == before

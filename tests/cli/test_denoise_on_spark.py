@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import prorec
-from prorec.cli.denoise_on_spark import _in_words
+from prorec.cli.denoise_summary import describe_summary
 from tests.cli.shell import COMMAND, run, run_anew
 from tests.engines.conftest import QUICK_JAVA
 
@@ -31,11 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--engine", "ray"), "engine must be one of 'local', 'spark'"),
-        (("--master", "local[2]"), "--master means nothing without --engine spark"),
-        (("--engine", "spark", "--transport", "emd"), "--transport means nothing with --engine spark"),
-        (("--engine", "spark", "--items", "items.csv"), "--items means nothing with --engine spark"),
-        (("--engine", "spark", "--noise-method", "tarot"), "noise_method must be 'plan', 'cross-fit' or a CrossFit"),
+        (("--engine", "ray"), "engine must be 'local' or 'spark'; got 'ray'"),
+        (("--master", "local[2]"), "--master has no effect without --engine spark"),
+        (("--engine", "spark", "--transport", "emd"), "--transport has no effect with --engine spark"),
+        (("--engine", "spark", "--items", "items.csv"), "--items has no effect with --engine spark"),
+        (("--engine", "spark", "--noise-method", "tarot"), "--noise-method must be 'plan', 'cross-fit'"),
         (("--engine", "spark", "--noise-method", "cross-fit", "--fdr", "0"), "fdr must be above 0 and below 1"),
         (("--engine", "spark", "--report", "page.txt"), "page.txt"),
         (("--engine", "spark", "-p", "depth=3"), "ALS has no parameter 'depth'; it has rank"),
@@ -54,7 +54,7 @@ def test_refused_before_spark_starts(folder: Path, words: tuple[str, ...], messa
 def test_an_output_that_is_there_is_left_alone(folder: Path) -> None:
     (folder / "there.parquet").mkdir(exist_ok=True)
     done = run("denoise", "clicks.parquet", "--out", "there.parquet", "--engine", "spark", cwd=folder)
-    assert (done.returncode, "this exists already; --force replaces it" in done.stderr) == (2, True)
+    assert (done.returncode, "this exists already; pass --force" in done.stderr) == (2, True)
 
 
 def test_a_master_that_does_not_answer_is_named(folder: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_killed_driver_leaves_nothing_half_done_and_is_resumed(folder: Path) -
     factors = sorted((work / "round-1" / "factors-of-users").glob("*.parquet"))
     before = [path.stat().st_mtime_ns for path in factors]
     refused = run_anew(*words.split(), cwd=folder, environment=quick)
-    assert (refused.returncode, "--resume goes on" in " ".join(refused.stderr.split())) == (2, True)
+    assert (refused.returncode, "Pass --resume" in " ".join(refused.stderr.split())) == (2, True)
     assert [path.stat().st_mtime_ns for path in factors] == before
     done = run_anew(*words.split(), "--resume", cwd=folder, environment=quick)
     assert done.returncode == 0, done.stderr
@@ -126,14 +126,16 @@ def test_a_killed_driver_leaves_nothing_half_done_and_is_resumed(folder: Path) -
     assert "This is a sample" not in page, "all of it is there"
 
 
-def test_what_is_said_in_the_end() -> None:
-    about: dict[str, Any] = {"rows": 9, "interactions": 8, "users": 3, "items": 4, "flagged_pairs": 2, "out": "o",
-                             "seconds": 1.0, "report": None, "noise_rate": None, "fdr": None}  # fmt: skip
-    assert "a list to look at and not a verdict" in _in_words(about)
-    about |= {"noise_rate": {"estimate": 0.2, "low": 0.1, "high": 0.3}, "fdr": 0.25, "report": "page.html"}
-    said = _in_words(about)
-    assert "20.0% (10.0% to 30.0%) of these look like random draws. 2 are flagged; of these, about 25% may be" in said
-    assert "The report is in page.html." in said
-    assert "Nothing is flagged: of no group is it known that at least 75% are noise" in _in_words(
-        about | {"flagged_pairs": 0}
-    )
+def test_summary_in_words() -> None:
+    summary: dict[str, Any] = {"rows": 9, "interactions": 8, "users": 3, "items": 4, "flagged_pairs": 2, "out": "o",
+                               "seconds": 1.0, "report": None, "noise_rate": None, "fdr": None}  # fmt: skip
+    text = describe_summary(summary)
+    assert all(part in text for part in ("9 rows", "8 different", "3 users", "4 items", "2 interactions (25.0%)"))
+    assert "--flag-fraction" in text
+    summary |= {"noise_rate": {"estimate": 0.2, "low": 0.1, "high": 0.3}, "fdr": 0.25, "report": "page.html"}
+    text = describe_summary(summary)
+    assert "20.0% (10.0% to 30.0%)" in text
+    assert "2 interactions (25.0%) are flagged; about 25% " in text
+    assert "The report is in page.html." in text
+    nothing = describe_summary(summary | {"flagged_pairs": 0})
+    assert "at least 75% noise, so nothing is flagged at fdr=0.25" in nothing

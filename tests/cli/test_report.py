@@ -41,7 +41,7 @@ def test_from_a_csv_to_a_page(folder: Path, tmp_path: Path) -> None:
     done = run("report", str(folder / "clicks.csv"), "--out", str(out), "--items", str(folder / "films.csv"))
     assert done.returncode == 0, done.stderr
     assert f"The report is in {out}." in done.stdout
-    assert "noise estimated at" in done.stdout
+    assert "noise rate is estimated at" in done.stdout
     page, data = out.read_text(), data_in(out)
     assert "<title>Which clicks in clicks.csv are noise?</title>" in page
     assert "95% interval" in page
@@ -78,14 +78,14 @@ def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
     assert np.array_equal(np.frombuffer(base64.b64decode(weights["bytes"]), "<f4"), loaded.weights_.data)
     assert data_in(out)["items"]["name"]
     again = run("report", model, "--out", str(out))
-    assert (again.returncode, "exists already; --force" in again.stderr) == (2, True)
+    assert (again.returncode, "exists already; pass --force" in again.stderr) == (2, True)
     assert run("report", model, "--out", str(out), "--force", "--quiet").returncode == 0
     plain = str(tmp_path / "plain")
     assert run("train", log, "--out", plain).returncode == 0
     refused = run("report", plain, "--out", str(tmp_path / "x.html"))
-    assert (refused.returncode, "no denoiser in this model" in refused.stderr) == (2, True)
+    assert (refused.returncode, "this model has no denoiser" in refused.stderr) == (2, True)
     told = run("report", model, "--out", str(tmp_path / "x.html"), "--fdr", "0.2")
-    assert (told.returncode, "--fdr means nothing for a denoiser" in told.stderr) == (2, True)
+    assert (told.returncode, "--fdr has no effect for a denoiser" in told.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
         (("--out", "report.html", "--items", "missing.csv"), "missing.csv: there is no such file"),
         (("--out", "report.html", "--items", "clicks.csv"), "no column says anything about items"),
         (("--out", "report.html", "--timestamp-col", "when"), "no column is called 'when' (--timestamp-col)"),
-        (("--out", "report.html", "--noise-method", "guess"), "noise_method must be"),
+        (("--out", "report.html", "--noise-method", "guess"), "--noise-method must be"),
         (("--out", "report.html", "--model", "nope"), "nope"),
     ],
 )
@@ -111,7 +111,7 @@ def test_bad_input(folder: Path, words: tuple[str, ...], message: str) -> None:
 def test_bad_input_beside_the_log(folder: Path, tmp_path: Path) -> None:
     log, out = str(folder / "clicks.csv"), str(tmp_path / "out.csv")
     for words, message in (
-        (("--items", "films.csv"), "--items means nothing without --report"),
+        (("--items", "films.csv"), "--items has no effect without --report"),
         (("--report", str(tmp_path / "report.txt")), "ends in .html"),
     ):
         done = run("denoise", log, "--out", out, *words)

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import prorec
-from reproduction.baselines import SCORERS
 from tests.cli.shell import run
 
 
@@ -42,7 +41,7 @@ def test_score_later_clicks(folder: Path) -> None:
     out = folder / "scored.parquet"
     done = run("score", str(folder / "model"), str(folder / "later.csv"), "--out", str(out))
     assert done.returncode == 0, done.stderr
-    assert "rows judged:" in done.stdout
+    assert "rows scored:" in done.stdout
     table = pq.read_table(out)
     later = prorec.read_interactions(folder / "later.csv")
     assert table.column_names[-2:] == ["noise_probability", "basis"]
@@ -64,14 +63,14 @@ def test_score_strangers(folder: Path) -> None:
     assert [line.rpartition(",")[2] for line in lines[1:]] == ["models", "models", "popularity", "unknown item"]
     assert lines[4] == "1,777777,,unknown item", "an empty cell, not a number that is none"
     about = json.loads(done.stderr)
-    assert about["by"] == {"models": 2, "popularity": 1, "unknown item": 1}
+    assert about["basis"] == {"models": 2, "popularity": 1, "unknown item": 1}
 
 
 def test_what_cannot_score(folder: Path) -> None:
     later = str(folder / "later.csv")
     done = run("score", str(folder / "plan"), later, "--out", "-")
     assert done.returncode == 2
-    assert "needs noise_method='cross-fit'" in done.stderr
+    assert "--noise-method cross-fit" in done.stderr
     plain = run("train", str(folder / "week.csv"), "--model", "svd", "-p", "rank=4", "--out", str(folder / "svd"))
     assert plain.returncode == 0, plain.stderr
     done = run("score", str(folder / "svd"), later, "--out", "-")
@@ -79,10 +78,10 @@ def test_what_cannot_score(folder: Path) -> None:
     assert "this is a SVD without a denoiser" in done.stderr
     done = run("score", str(folder / "model"), later, "--out", str(folder / "week.csv"))
     assert done.returncode == 2
-    assert "--force replaces it" in done.stderr
+    assert "--force" in done.stderr
     done = run("train", later, "--noise-method", "cross-fit", "--out", str(folder / "x"))
     assert done.returncode == 2
-    assert "--noise-method means nothing without --denoise" in done.stderr
+    assert "--noise-method has no effect without --denoise" in done.stderr
 
 
 def test_denoise_with_cross_fitted_probabilities(folder: Path) -> None:
@@ -90,7 +89,7 @@ def test_denoise_with_cross_fitted_probabilities(folder: Path) -> None:
     week = str(folder / "week.csv")
     done = run("denoise", week, "--noise-method", "cross-fit", "--fdr", "0.5", "-p", "rank=8", "--out", str(out))
     assert done.returncode == 0, done.stderr
-    assert "of the interactions look like random draws (" in done.stdout
+    assert "noise rate is estimated at" in done.stdout
     assert "not calibrated" not in done.stdout
     table = pacsv.read_csv(out)
     wanted = prorec.NoiseFinder().fit(prorec.read_interactions(week))
@@ -102,22 +101,4 @@ def test_denoise_with_cross_fitted_probabilities(folder: Path) -> None:
         done = run("denoise", week, *words, "--out", str(folder / "no.csv"))
         assert done.returncode == 2
         assert words[0].lstrip("-") in done.stderr
-        assert "Traceback" not in done.stderr
-
-
-def test_benchmark_noise(tmp_path: Path) -> None:
-    words = ["--dataset", "cinema", "--levels", "0.1", "--kinds", "uniform", "--seeds", "1", "--models", "none"]
-    done = run("benchmark-noise", *words, "--out", str(tmp_path / "bench"))
-    assert done.returncode == 0, done.stderr
-    page = (tmp_path / "bench" / "noise-cinema.md").read_text()
-    assert page in done.stdout
-    assert (tmp_path / "bench" / "figures" / "reliability-cinema.svg").exists()
-    for name in SCORERS:
-        assert f"| {name} | ." in page
-    again = run("benchmark-noise", *words, "--out", str(tmp_path / "bench"), "--quiet")
-    assert again.returncode == 0, again.stderr
-    assert (tmp_path / "bench" / "noise-cinema.md").read_text() == page
-    for wrong in (["--levels", "x"], ["--levels", "2"], ["--kinds", "odd"], ["--models", "KNN"], ["--dataset", "moon"]):
-        done = run("benchmark-noise", *wrong)
-        assert done.returncode == 2, wrong
         assert "Traceback" not in done.stderr

@@ -77,14 +77,12 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
     def run(ctx: typer.Context, **options: Any) -> None:
         arguments = {}
         for name, hint in groups.items():
-            sources = {each: ctx.get_parameter_source(each.name) for each in parameters[name]}
-            given = [each for each, source in sources.items() if source is not None and source.name != "DEFAULT"]
+            given = [each for each in parameters[name] if _is_given(ctx, each.name)]
             values = {each.name: _parse(each, options[each.name]) for each in given}
-            if get_args(hint):
-                arguments[name] = values
-            else:
-                arguments[name] = hint(**values)
-                vars(arguments[name])["given"] = tuple(each.name for each in given if each.default is not MISSING)
+            arguments[name] = values if get_args(hint) else hint(**values)
+            if not get_args(hint):
+                optional = tuple(each.name for each in given if each.default is not MISSING)
+                object.__setattr__(arguments[name], "given", optional)  # it is frozen
         function(**arguments)
 
     options = [_option(each, hint) for name, hint in groups.items() for each in parameters[name]]
@@ -135,7 +133,7 @@ def name_options(message: str) -> str:
     >>> name_options("no column is called 'who' (user_col); pass noise_method='cross-fit'")
     "no column is called 'who' (--user-col); pass --noise-method cross-fit"
     """
-    message = message.replace("header=False", "--no-header")
+    message = message.replace("header=False", "--no-header").replace("give the separator", "pass --separator")
 
     def name_option(match: re.Match[str]) -> str:
         name, value = match["name"], match["value"]
@@ -157,6 +155,12 @@ def _parameters_in(hint: Any) -> tuple[Parameter, ...]:
     inherited = {each.name for base in hint.__bases__ if is_dataclass(base) for each in fields(base)}
     own = tuple(each for each in parameters_of(hint) if each.name not in inherited)
     return own + tuple(each for each in parameters_of(hint) if each.name in inherited)
+
+
+def _is_given(ctx: typer.Context, name: str) -> bool:
+    """Return whether an option was typed or is in the TOML file."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def _parse(parameter: Parameter, value: Any) -> Any:

@@ -104,16 +104,13 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
     -------
     str
     """
-    n_flagged, rate, fdr = (
-        summary.get("flagged_rows", summary.get("flagged_pairs")),
-        summary["noise_rate"],
-        summary["fdr"],
-    )
+    rate, fdr = summary["noise_rate"], summary["fdr"]
     if "flagged_rows" in summary:
-        share, flagged = n_flagged / summary["rows"], f"rows of {summary['users_with_flags']:,} users"
+        n_flagged, n_total = summary["flagged_rows"], summary["rows"]
+        subject, owners = "rows", f" of {summary['users_with_flags']:,} users"
     else:
-        share, flagged = n_flagged / summary["interactions"], "interactions"
-    flags = f"{n_flagged:,} {flagged} ({share:.1%}) are flagged"
+        n_flagged, n_total, subject, owners = summary["flagged_pairs"], summary["interactions"], "interactions", ""
+    flags = f"{n_flagged:,} {subject} ({n_flagged / n_total:.1%}){owners} are flagged"
     if rate is None:
         if not n_flagged:
             return "Nothing is flagged: no row is more suspicious than the others."
