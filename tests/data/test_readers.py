@@ -190,14 +190,14 @@ def test_duplicates_are_counted(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"log\.csv: 2 rows repeat"):
         read_interactions(path, duplicates="error")
     huge = written(tmp_path, "huge.csv", "user,item,weight\n1,1,3e38\n1,1,3e38\n")
-    with pytest.warns(DataWarning), pytest.raises(InputError, match=r"huge\.csv: the weight at place 0 is inf"):
+    with pytest.warns(DataWarning), pytest.raises(InputError, match=r"huge\.csv: the weight at position 0 is inf"):
         read_interactions(huge, duplicates="sum")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("usr,item\n1,2\n", r"log\.csv: no column is called 'user'.*Columns there: 'usr', 'item'"),
+        ("usr,item\n1,2\n", r"log\.csv: no column is called 'user'.*The columns are 'usr', 'item'"),
         ("user,item,rating\n1,2,5\n\n3,4,good\n", r"log\.csv: line 4: the rating 'good' is not a number"),
         ('user,item,rating,t\n1,2,5,"a\nb"\n3,4,good,c\n', r"log\.csv: line 4: the rating 'good' is not a number"),
         ("user,item,rating\n1,2,5\n3,4,\n", r"line 3: the rating is missing"),

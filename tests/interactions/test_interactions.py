@@ -194,7 +194,7 @@ def test_ids_of_every_kind(column: pd.Series, expected: list[object]) -> None:
 @pytest.mark.parametrize(
     ("log", "message"),
     [
-        ({"who": [1], "item": [1]}, r"no column is called 'user'.*Columns there: 'who', 'item'"),
+        ({"who": [1], "item": [1]}, r"no column is called 'user'.*The columns are 'who', 'item'"),
         ({"user": [1], "USER_ID": [1], "item": [1]}, "more than one column could be the user"),
         ({"user": [1.0, None], "item": [1, 2]}, r"row 1 .*the user id is missing"),
         ({"user": [1, float("nan")], "item": [1, 2]}, r"row 1 .*the user id is missing"),
@@ -222,9 +222,9 @@ def test_bad_tables_are_refused(log: dict[str, list[object]], message: str) -> N
 def test_other_bad_input_is_refused() -> None:
     with pytest.raises(InputError, match="no rows"):
         Interactions.from_table(pa.table({"user": pa.array([], pa.int64()), "item": pa.array([], pa.int64())}))
-    with pytest.raises(InputError, match="not a table that narwhals takes, int"):
+    with pytest.raises(InputError, match=r"table must be .*; got int"):
         Interactions.from_table(3)
-    with pytest.raises(InputError, match=r"column 'user' \(user\) mixes values of different types: int, str"):
+    with pytest.raises(InputError, match=r"column 'user' .*user.* mixes int, str"):
         Interactions.from_table(pd.DataFrame({"user": pd.Series([1, "a"], dtype=object), "item": [1, 2]}))
     with pytest.raises(InputError, match="user_col is position 5, but the table has 2 columns"):
         Interactions.from_table(pa.table({"user": [1], "item": [1]}), user_col=5)
@@ -297,7 +297,7 @@ def test_a_threshold_means_the_number_that_was_typed() -> None:
 
 
 def test_a_threshold_needs_ratings() -> None:
-    with pytest.raises(InputError, match="no ratings"):
+    with pytest.raises(InputError, match=r"no ratings .*rating_col"):
         Interactions.from_matrix(csr_array(np.eye(2))).filter_by_rating(4)
 
 

@@ -12,7 +12,7 @@ from prorec._core.checks import check_choice, check_float
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
-from prorec.interactions.assembly import assemble
+from prorec.interactions.assembly import assemble_matrix
 
 NoiseKind = Literal["uniform", "popularity", "swap", "disliked"]
 Pairs = NDArray[np.int64]
@@ -228,7 +228,8 @@ def _built(
     is_noise: NDArray[np.bool_],
 ) -> NoisyInteractions:
     columns["is_noise"] = is_noise
-    matrix, columns = assemble(users, items, like.matrix.shape, weights, columns, "error")
+    assembled = assemble_matrix(users, items, like.matrix.shape, weights, columns, "error")
+    matrix, columns = assembled.matrix, assembled.columns
     is_noise = columns.pop("is_noise")
     return NoisyInteractions(replace(like, matrix=matrix, columns=columns), is_noise)
 

@@ -1,4 +1,4 @@
-"""Observed user–item pairs as one sparse matrix, with their ids and optional columns."""
+"""Observed user–item pairs as one sparse matrix, with ids and optional columns."""
 
 from prorec.interactions.interactions import Interactions
 

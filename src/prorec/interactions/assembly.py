@@ -1,10 +1,11 @@
-"""Rows of a log, in any order and with repeats, to the order of a sparse matrix: by user, then by item."""
+"""Conversion of a log's rows, in any order and with repeats, to a sparse matrix in the order of users and items."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,77 +15,138 @@ from scipy.sparse import csr_array
 
 from prorec._core.checks import check_choice
 from prorec._core.errors import DataWarning, InputError
-from prorec.interactions.sorting import N_THREADS, sort_by_user_and_item
 
+Codes = NDArray[np.int32]
 DUPLICATES = ("max", "sum", "first", "error")
+"""Rules for rows that repeat a pair."""
 
 
-def assemble(
-    users: NDArray[np.int32],
-    items: NDArray[np.int32],
+@dataclass(frozen=True, eq=False)
+class Assembly:
+    """A matrix made of rows, and the rows that each of its entries comes from."""
+
+    matrix: csr_array
+    """Weights, users × items, one entry for each distinct pair."""
+    columns: dict[str, NDArray[Any]]
+    """Other columns, in the order of `matrix.data`."""
+    order: NDArray[np.int64]
+    """Rows sorted by user and item; rows of the same pair stay in their order."""
+    is_first: NDArray[np.bool_]
+    """For each element of `order`: whether it is the first row of its pair."""
+
+    def row_positions(self) -> NDArray[np.int64]:
+        """Return the position of each row's pair in `matrix.data`."""
+        positions = np.empty(len(self.order), dtype=np.int64)
+        positions[self.order] = np.cumsum(self.is_first) - 1
+        return positions
+
+
+def assemble_matrix(
+    users: Codes,
+    items: Codes,
     shape: tuple[int, int],
     weights: NDArray[np.float32] | None,
     columns: Mapping[str, NDArray[Any]],
     duplicates: str,
-) -> tuple[csr_array, dict[str, NDArray[Any]]]:
-    """A users × items matrix of weights, and the columns in the order of its entries.
+) -> Assembly:
+    """Build a users × items matrix of weights from rows.
 
-    Pairs that occur more than once become one entry. `sum` and `max` combine their weights that way and keep
-    the highest rating and the latest time; `first` keeps the first row as it is; `error` refuses.
-    `weights=None` means a weight of 1 for each row.
+    Parameters
+    ----------
+    users, items : ndarray of int32
+        Row and column of the matrix for each row of the log.
+    shape : tuple of int
+        Number of users and number of items.
+    weights : ndarray of float32, optional
+        Weight of each row; None gives each row the weight 1.
+    columns : mapping of str to ndarray
+        Other values of each row.
+    duplicates : {"max", "sum", "first", "error"}
+        Rule for rows that repeat a pair. "sum" and "max" combine their weights that way and keep the largest value
+        of each other column; "first" keeps the first row as it is; "error" refuses them.
+
+    Returns
+    -------
+    Assembly
+
+    Raises
+    ------
+    InputError
+        If a pair is repeated and `duplicates` is "error", or if `duplicates` is no such rule.
+
+    Examples
+    --------
+    >>> pairs = np.array([1, 0, 1], dtype=np.int32), np.array([2, 1, 2], dtype=np.int32)
+    >>> assembled = assemble_matrix(*pairs, (2, 3), None, {}, "max")
+    >>> assembled.matrix.toarray()
+    array([[0., 1., 0.],
+           [0., 0., 1.]], dtype=float32)
+    >>> assembled.row_positions()
+    array([1, 0, 1])
     """
     check_choice("duplicates", duplicates, DUPLICATES)
-    rows, indices, order = sort_by_user_and_item(users, items, *shape)
-    is_new = np.ones(len(order), dtype=bool)
-    is_new[1:] = (rows[1:] != rows[:-1]) | (indices[1:] != indices[:-1])
-    n_repeats = len(order) - int(np.count_nonzero(is_new))
-
-    if not n_repeats:
-        data = np.ones(len(order), dtype=np.float32) if weights is None else weights.take(order)
-        columns = _taken(columns, order)
-    else:
+    indptr, indices, order = _sort_pairs(users, items, shape[0])
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = indices[1:] != indices[:-1]
+    is_first[indptr[indptr < len(order)]] = True  # a user's first item may equal the last of the user before
+    starts = np.flatnonzero(is_first)
+    n_repeats = len(order) - len(starts)
+    rows = order
+    if n_repeats:
         if duplicates == "error":
-            raise InputError(f"{n_repeats:,} rows repeat a (user, item) pair, and duplicates='error' was asked for")
-        rows, indices = _squeezed(rows, is_new), _squeezed(indices, is_new)
-        if duplicates == "first":
-            order = _squeezed(order, is_new)
-            data = np.ones(len(order), dtype=np.float32) if weights is None else weights.take(order)
-            columns = _taken(columns, order)
-        else:
-            starts = np.flatnonzero(is_new)
-            each = np.ones(len(order), dtype=np.float32) if weights is None else weights.take(order)
-            if duplicates == "sum":
-                warnings.warn(
-                    f"{n_repeats:,} rows repeat a (user, item) pair: their weights were summed "
-                    "(duplicates='max', the default, counts each pair once)",
-                    DataWarning,
-                    stacklevel=4,
-                )
-                with np.errstate(over="ignore"):  # a sum too large becomes inf, and is refused as such
-                    data = np.add.reduceat(each, starts, dtype=np.float64).astype(np.float32)
-            else:
-                data = np.maximum.reduceat(each, starts)
-            columns = {name: np.maximum.reduceat(values, starts) for name, values in _taken(columns, order).items()}
+            raise InputError(
+                f"{n_repeats:,} rows repeat a (user, item) pair, which duplicates='error' does not allow; "
+                "choose 'max', 'sum' or 'first'"
+            )
+        indices, indptr = indices[starts], np.searchsorted(starts, indptr)
+        rows = order[starts] if duplicates == "first" else order
+    data = np.ones(len(rows), dtype=np.float32) if weights is None else weights.take(rows)
+    with ThreadPoolExecutor(2) as pool:  # `take` releases the interpreter lock
+        columns = dict(zip(columns, pool.map(lambda values: values.take(rows), columns.values()), strict=True))
+    if n_repeats and duplicates != "first":
+        columns = {name: np.maximum.reduceat(values, starts) for name, values in columns.items()}
+        data = np.maximum.reduceat(data, starts) if duplicates == "max" else _sum_weights(data, starts)
 
-    # A copy: the sort's own array holds more than the indices, and would live as long as they do.
-    indices = indices.astype(np.int32 if len(rows) < 2**31 else np.int64)
-    indptr = np.zeros(shape[0] + 1, dtype=indices.dtype)
-    np.cumsum(np.bincount(rows, minlength=shape[0]), out=indptr[1:])
-    return csr_array((data, indices, indptr), shape=shape), dict(columns)
+    index_type = np.int32 if len(indices) < 2**31 else np.int64
+    entries = data, indices.astype(index_type, copy=False), indptr.astype(index_type)
+    return Assembly(csr_array(entries, shape=shape), columns, order, is_first)
+
+
+def _sum_weights(weights: NDArray[np.float32], starts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the sum of each pair's weights, with a warning that counts the repeats."""
+    warnings.warn(
+        f"{len(weights) - len(starts):,} rows repeat a (user, item) pair, and their weights were summed; "
+        "duplicates='max', the default, counts each pair once",
+        DataWarning,
+        stacklevel=5,
+    )
+    with np.errstate(over="ignore"):  # too large a sum becomes infinite, which `Interactions` refuses
+        return np.asarray(np.add.reduceat(weights, starts, dtype=np.float64).astype(np.float32))
+
+
+def _sort_pairs(users: Codes, items: Codes, n_users: int) -> tuple[NDArray[np.int64], Codes, NDArray[np.int64]]:
+    """Return the index pointers of users, the items of each user sorted, and the rows in that order."""
+    indptr = np.zeros(n_users + 1, dtype=np.int64)
+    np.cumsum(np.bincount(users, minlength=n_users), out=indptr[1:])
+    sorted_items = np.empty(len(items), dtype=np.int32)
+    order = _sort_each_user(users, items, indptr, max(len(users) - 1, 1).bit_length(), sorted_items)
+    return indptr, sorted_items, order
 
 
 @njit(cache=True, nogil=True)
-def _squeezed(values: NDArray[Any], keep: NDArray[np.bool_]) -> NDArray[Any]:
-    """The values to keep, moved together where they lie: no memory for a second copy."""
-    kept = 0
-    for at in range(len(values)):
-        if keep[at]:
-            values[kept] = values[at]
-            kept += 1
-    return values[:kept]
-
-
-def _taken(columns: Mapping[str, NDArray[Any]], order: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Each column in another order, the columns side by side: `take` lets go of the interpreter lock."""
-    with ThreadPoolExecutor(N_THREADS) as pool:
-        return dict(zip(columns, pool.map(lambda values: values.take(order), columns.values()), strict=True))
+def _sort_each_user(
+    users: Codes, items: Codes, indptr: NDArray[np.int64], row_bits: int, sorted_items: Codes
+) -> NDArray[np.int64]:
+    """Count rows into users, then sort each user's rows by item: several times as fast as `np.lexsort`."""
+    keys = np.empty(len(users), dtype=np.int64)  # item and row in one number, so that equal items stay in row order
+    next_position = indptr[:-1].copy()
+    for row in range(len(users)):
+        user = users[row]
+        keys[next_position[user]] = (np.int64(items[row]) << row_bits) | row
+        next_position[user] += 1
+    for user in range(len(indptr) - 1):
+        keys[indptr[user] : indptr[user + 1]].sort()
+    for position in range(len(keys)):
+        sorted_items[position] = keys[position] >> row_bits
+        keys[position] &= (1 << row_bits) - 1
+    return keys

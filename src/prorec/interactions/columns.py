@@ -1,8 +1,8 @@
-"""Which column of a table is the user, the item, the weight, the rating and the time."""
+"""The columns of a table of interactions: which column is the user, the item, the weight, the rating and the time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from numbers import Integral
 from typing import Any
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from prorec._core.errors import InputError, RowError
 
 ColumnRef = str | int | None
+"""Name or position of a column; None to find it by its usual names."""
 
-# Names that are understood without being told, compared without case. The first is prorec's own.
 ALIASES = {
     "user": ("user", "user_id", "userid", "uid", "customer_id", "visitor_id", "visitorid"),
     "item": ("item", "item_id", "itemid", "iid", "movie_id", "movieid", "product_id", "productid", "asin"),
@@ -24,137 +24,208 @@ ALIASES = {
     "rating": ("rating",),
     "timestamp": ("timestamp", "time"),
 }
+"""Usual names of the column of each role, compared without case; the first is the one that prorec writes."""
 _REQUIRED = ("user", "item")
 
 
 def choose_columns(
     names: Sequence[str],
-    wanted: dict[str, ColumnRef],
+    requested: Mapping[str, ColumnRef],
     *,
     has_header: bool = True,
     roles: Sequence[str] = tuple(ALIASES),
 ) -> dict[str, int]:
-    """Position of the column that plays each of some roles.
+    """Find the column of each role.
 
-    A role that was asked for by name or position must be there; digits that name no column are a position. Otherwise
-    the roles are found by their usual names, or, in a table without a header, the user is the first column and the item
-    the second.
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the table's columns.
+    requested : mapping of str to str, int or None
+        Column of each role by name or position, as the caller gave it. Digits that name no column are a position.
+    has_header : bool, default True
+        Whether the names are the table's own. If not, the user is column 0 and the item column 1 unless requested
+        otherwise, and other roles are found only if requested.
+    roles : sequence of str, optional
+        Roles to find; all by default.
 
+    Returns
+    -------
+    dict of str to int
+        Position of the column of each role that the table has.
+
+    Raises
+    ------
+    InputError
+        If a requested column, the user or the item is not found, if several columns fit, or if one has two roles.
+
+    Examples
+    --------
     >>> choose_columns(["userId", "movieId", "rating"], {})
     {'user': 0, 'item': 1, 'rating': 2}
     """
     chosen: dict[str, int] = {}
     for role in roles:
-        aliases, ref = ALIASES[role], wanted.get(role)
-        if isinstance(ref, str) and ref.isdecimal() and ref not in names and len(ref) < 10:
-            ref = int(ref)
-        if ref is None and not has_header and role in _REQUIRED:
-            ref = _REQUIRED.index(role)
-        if ref is None:
-            usual = [at for at, name in enumerate(names) if has_header and name.lower() in aliases]
-            if len(usual) > 1:
-                raise InputError(
-                    f"more than one column could be the {role} ({_listed(names[at] for at in usual)}): "
-                    f"name one with {role}_col"
-                )
-            if usual:
-                chosen[role] = usual[0]
-            elif role in _REQUIRED:
-                raise InputError(
-                    f"no column is called {aliases[0]!r} or any other usual name for the {role}: name it with "
-                    f"{role}_col. Columns there: {_listed(names)}"
-                )
-        elif isinstance(ref, str):
-            if names.count(ref) != 1:
-                problem = "no column is" if ref not in names else "more than one column is"
-                raise InputError(f"{problem} called {ref!r} ({role}_col). Columns there: {_listed(names)}")
-            chosen[role] = names.index(ref)
-        else:
-            if not isinstance(ref, Integral) or not 0 <= ref < len(names):
-                raise InputError(
-                    f"{role}_col is position {ref!r}, but the table has {len(names)} columns "
-                    f"(positions from 0): {_listed(names)}"
-                )
-            chosen[role] = int(ref)
-    taken: dict[int, str] = {}
-    for role, at in chosen.items():
-        if at in taken:
-            raise InputError(f"column {names[at]!r} cannot be both the {taken[at]} and the {role}")
-        taken[at] = role
+        column = requested.get(role)
+        if column is None and not has_header and role in _REQUIRED:
+            column = _REQUIRED.index(role)
+        position = _find_usual(names, role, has_header) if column is None else _find_requested(names, column, role)
+        if position is None:
+            continue
+        for other, taken in chosen.items():
+            if taken == position:
+                raise InputError(f"column {names[position]!r} cannot be both the {other} and the {role}")
+        chosen[role] = position
     return chosen
 
 
-def parse_numbers(column: pa.ChunkedArray, name: str, *, negative: bool) -> NDArray[np.float32]:
-    """A column of finite numbers as float32; `negative` says whether they may be below zero."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if column.null_count:
-        raise RowError(f"the {name} is missing", int(pc.index(pc.is_null(column), True).as_py()))
+def _find_requested(names: Sequence[str], column: str | int, role: str) -> int:
+    if isinstance(column, str) and column.isdecimal() and column not in names and len(column) < 10:
+        column = int(column)
+    if isinstance(column, str):
+        if names.count(column) != 1:
+            problem = "no column is" if column not in names else "more than one column is"
+            raise InputError(f"{problem} called {column!r} ({role}_col). The columns are {_quote(names)}")
+        return names.index(column)
+    if not isinstance(column, Integral) or not 0 <= column < len(names):
+        raise InputError(
+            f"{role}_col is position {column!r}, but the table has {len(names)} columns "
+            f"(positions from 0): {_quote(names)}"
+        )
+    return int(column)
+
+
+def _find_usual(names: Sequence[str], role: str, has_header: bool) -> int | None:
+    matches = [at for at, name in enumerate(names) if has_header and name.lower() in ALIASES[role]]
+    if len(matches) > 1:
+        listed = _quote(names[at] for at in matches)
+        raise InputError(f"more than one column could be the {role} ({listed}): name one with {role}_col")
+    if not matches and role in _REQUIRED:
+        raise InputError(
+            f"no column is called {ALIASES[role][0]!r} or any other usual name for the {role}: name it with "
+            f"{role}_col. The columns are {_quote(names)}"
+        )
+    return matches[0] if matches else None
+
+
+def parse_numbers(column: pa.ChunkedArray, name: str, *, allow_negative: bool) -> NDArray[np.float32]:
+    """Return a column of finite numbers as float32.
+
+    Parameters
+    ----------
+    column : pyarrow.ChunkedArray
+        Numbers, or text of numbers.
+    name : str
+        Name of the column, for messages.
+    allow_negative : bool
+        Whether numbers may be below zero.
+
+    Returns
+    -------
+    ndarray of float32
+
+    Raises
+    ------
+    RowError
+        If a value is missing, no number, not finite, or negative where that is not allowed.
+    """
+    column = _without_missing(column, name)
     try:
-        values = column.to_numpy() if column.type == pa.float32() else _cast(column)
+        values = column.to_numpy() if column.type == pa.float32() else _to_float32(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         for row, value in enumerate(column.to_pylist()):
             if not is_number(value):
                 raise RowError(f"the {name} {value!r} is not a number", row) from None
-        raise InputError(f"{name} must be numbers, got a column of type {column.type}") from None
-    bad = ~np.isfinite(values)
-    if bad.any():
-        row = int(np.argmax(bad))
+        raise InputError(f"the {name} must be a column of numbers; got type {column.type}") from None
+    is_infinite, is_negative = ~np.isfinite(values), values < 0
+    if is_infinite.any():
+        row = int(np.argmax(is_infinite))
         raise RowError(f"the {name} is {column[row].as_py()}, which is not a finite number", row)
-    if not negative and (values < 0).any():
-        row = int(np.argmax(values < 0))
+    if not allow_negative and is_negative.any():
+        row = int(np.argmax(is_negative))
         raise RowError(f"the {name} is {column[row].as_py()}; it must not be negative", row)
     return values
 
 
-def _cast(column: pa.ChunkedArray) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # a number too large for float32 becomes inf, and is refused as such
-        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float32)
-
-
 def parse_times(column: pa.ChunkedArray) -> NDArray[Any]:
-    """A column of times as they are: whole numbers, floats, dates or datetimes."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if column.null_count:
-        raise RowError("the timestamp is missing", int(pc.index(pc.is_null(column), True).as_py()))
-    kind = column.type
-    if pa.types.is_integer(kind):
-        if kind == pa.uint64() and pc.max(column).as_py() > np.iinfo(np.int64).max:
-            raise InputError("timestamps go past the largest 64-bit integer")
+    """Return a column of times, in the type that it has.
+
+    Parameters
+    ----------
+    column : pyarrow.ChunkedArray
+        Whole numbers, floats, dates, datetimes, or text of dates such as 2024-05-01 12:00.
+
+    Returns
+    -------
+    ndarray of int64, float64 or datetime64
+
+    Raises
+    ------
+    RowError
+        If a value is missing, not finite, or neither a number nor a date.
+    """
+    column = _without_missing(column, "timestamp")
+    type_ = column.type
+    if pa.types.is_integer(type_):
+        if type_ == pa.uint64() and pc.max(column).as_py() > np.iinfo(np.int64).max:
+            raise InputError("timestamps go past the largest 64-bit integer: use a smaller unit of time")
         return np.asarray(column.to_numpy(), dtype=np.int64)
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(type_):
         values = np.asarray(column.to_numpy(), dtype=np.float64)
         if not np.isfinite(values).all():
             raise RowError("the timestamp is not a finite number", int(np.argmin(np.isfinite(values))))
         return values
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+    if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
         return np.asarray(column.to_numpy())
-    for zone in (None, "UTC"):  # text such as 2024-05-01 12:00, or 2024-05-01T12:00:00Z
+    for zone in (None, "UTC"):  # 2024-05-01T12:00:00Z has a zone
         try:
             return np.asarray(column.cast(pa.timestamp("us", zone)).to_numpy())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             continue
-    else:
-        for row, value in enumerate(column.to_pylist()):
-            if not is_number(value) and not _is_date(value):
-                raise RowError(f"the timestamp {value!r} is not a number or a date", row) from None
-        raise InputError(f"timestamps must be numbers, dates or datetimes, got a column of type {kind}") from None
+    for row, value in enumerate(column.to_pylist()):
+        if not is_number(value) and not _is_date(value):
+            raise RowError(f"the timestamp {value!r} is not a number or a date", row)
+    raise InputError(f"timestamps must be all numbers, all dates or all datetimes; got a column of type {type_}")
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value, or the text of one, reads as a number.
+    """Return whether a value, or the text of one, is a number for Arrow.
 
+    Parameters
+    ----------
+    value : Any
+        The value.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
     >>> is_number("4.5"), is_number("four")
     (True, False)
     """
     if isinstance(value, str) and ("_" in value or not value.isascii()):
-        return False  # float() takes 1_000 and ４, Arrow and other people's tools don't
+        return False  # Python reads 1_000 and ４ as numbers, Arrow does not
     try:
         float(value)
     except (TypeError, ValueError):
         return False
     return True
+
+
+def _without_missing(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return the column with its categories replaced by their values, or raise if a value is missing."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.null_count:
+        raise RowError(f"the {name} is missing", int(pc.index(pc.is_null(column), True).as_py()))
+    return column
+
+
+def _to_float32(column: pa.ChunkedArray) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # too large a number becomes infinite, which the caller refuses
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float32)
 
 
 def _is_date(value: Any) -> bool:
@@ -165,5 +236,5 @@ def _is_date(value: Any) -> bool:
     return True
 
 
-def _listed(names: Any) -> str:
+def _quote(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names)

@@ -1,4 +1,4 @@
-"""Tables of any kind, in as Arrow columns and out as the kind the caller works with."""
+"""Conversion of pandas, polars and pyarrow tables to Arrow columns, and of Arrow tables back to them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,28 @@ from prorec._core.errors import InputError, MissingExtraError, RowError
 from prorec.interactions.columns import is_number
 
 FrameType = Literal["pyarrow", "pandas", "polars"]
+"""Libraries whose tables prorec returns."""
 
 
 def to_frame(table: pa.Table, frame: FrameType) -> Any:
-    """The table as pyarrow, pandas or polars has it; the latter two must be installed."""
+    """Return an Arrow table as a table of the library that the caller works with.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table.
+    frame : {"pyarrow", "pandas", "polars"}
+        The library.
+
+    Returns
+    -------
+    pyarrow.Table, pandas.DataFrame or polars.DataFrame
+
+    Raises
+    ------
+    MissingExtraError
+        If the library is not installed.
+    """
     check_choice("frame", frame, ("pyarrow", "pandas", "polars"))
     if frame != "pyarrow" and find_spec(frame) is None:
         raise MissingExtraError(
@@ -33,28 +51,66 @@ def to_frame(table: pa.Table, frame: FrameType) -> Any:
 
 
 def read_frame(table: Any) -> nw.DataFrame[Any]:
-    """Any table that narwhals takes, with its rows in memory."""
+    """Return a table of any library that narwhals supports, with its rows in memory.
+
+    Parameters
+    ----------
+    table : Any
+        A table of pandas, polars, pyarrow or another library; a lazy one is collected.
+
+    Returns
+    -------
+    narwhals.DataFrame
+
+    Raises
+    ------
+    InputError
+        If narwhals does not support it.
+    """
     try:
         frame = nw.from_native(table)
         return frame.collect("pyarrow") if isinstance(frame, nw.LazyFrame) else frame
     except (TypeError, ValueError, NarwhalsError) as error:
-        raise InputError(f"not a table that narwhals takes, {type(table).__name__}: {error}") from error
+        raise InputError(
+            f"table must be of pandas, polars, pyarrow or another library that narwhals supports; "
+            f"got {type(table).__name__}: {error}"
+        ) from error
 
 
-def to_arrow_column(frame: nw.DataFrame[Any], at: int, role: str) -> pa.ChunkedArray:
-    """One column as Arrow has it; one that mixes types is refused by what is wrong with it."""
-    series = frame[:, at]
+def to_arrow_column(frame: nw.DataFrame[Any], position: int, role: str) -> pa.ChunkedArray:
+    """Return one column of a table as an Arrow column.
+
+    Parameters
+    ----------
+    frame : narwhals.DataFrame
+        The table.
+    position : int
+        Position of the column.
+    role : {"user", "item", "weight", "rating", "timestamp"}
+        Meaning of the column, for messages.
+
+    Returns
+    -------
+    pyarrow.ChunkedArray
+
+    Raises
+    ------
+    InputError
+        If the column mixes values of different types.
+    """
+    series = frame[:, position]
     native = series.to_native()
     if isinstance(native, pa.ChunkedArray):
-        return native  # as it is, without putting its chunks together
+        return native  # narwhals would combine its chunks, which copies them
     try:
         column = series.to_arrow()
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         values = series.to_list()
-        if role in ("weight", "rating"):
-            for row, value in enumerate(values):
-                if not is_number(value):
-                    raise RowError(f"the {role} {value!r} is not a number", row) from None
-        kinds = ", ".join(sorted({type(value).__name__ for value in values}))
-        raise InputError(f"column {series.name!r} ({role}) mixes values of different types: {kinds}") from error
+        for row, value in enumerate(values if role in ("weight", "rating") else ()):
+            if not is_number(value):
+                raise RowError(f"the {role} {value!r} is not a number", row) from None
+        types = ", ".join(sorted({type(value).__name__ for value in values}))
+        raise InputError(
+            f"column {series.name!r} ({role}) must hold values of one type; it mixes {types}: convert it first"
+        ) from error
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
