@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def measure() -> dict[str, Any]:
-    """Seconds and bytes of the step for each size; factors are resident, 64 wide."""
+    """RowTimes and bytes of the step for each size; factors are resident, 64 wide."""
     import torch
 
     from benchmarks.device_step import made, step_of

@@ -1,4 +1,4 @@
-"""The paper's figures, made again, as vector graphics that can be read from the back of a room."""
+"""The paper's figures as SVG files, with text large enough for a slide."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from prorec._core.files import atomic_write, prefix_errors
 from prorec.data.noise_injection import NoiseKind
 from prorec.report.theme import CEILING, DENOISED, PAPER, PLAIN, RC_PARAMS
 from reproduction.case_study import Case
-from reproduction.injected_noise import AtLevel
-from reproduction.noise_benchmark import Found, Setting
+from reproduction.injected_noise import NoiseLevelResult
+from reproduction.noise_benchmark import DetectionResults, Setting
 from reproduction.paper_tables import NOISE_20, OPTIMUM
 from reproduction.parameter_curves import Curve
 from reproduction.protocol import half_interval
 
-_FEW = 30  # clicks in a bin
+_MIN_BIN = 30  # clicks
 _NAMES = {
-    "lambda": "λ, what is kept of the weights",
-    "gamma": "γ, how far the plan is spread",
-    "beta": "β, how steep the labels are",
-    "zeta": "ζ, how strong the regulariser is",
+    "lambda": "λ, the retained share of the weights",
+    "gamma": "γ, the entropic regularization",
+    "beta": "β, the steepness of the labels",
+    "zeta": "ζ, the strength of the regularizer",
 }
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write it as SVG."""
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG; its folder is created."""
+    path.parent.mkdir(exist_ok=True)
     with prefix_errors(path), atomic_write(path) as temporary, matplotlib.rc_context(RC_PARAMS):
         figure.savefig(temporary, format="svg", metadata={"Date": None})
 
 
-def noise_figure(results: Mapping[tuple[NoiseKind, float], AtLevel], dataset: str, model: str) -> Figure:
-    """Above, what is below the thresholds; below, Recall@5; one column for each kind of noise."""
+def draw_noise(results: Mapping[tuple[NoiseKind, float], NoiseLevelResult], dataset: str, model: str) -> Figure:
+    """Draw the shares below the thresholds, and Recall@5 under them; one column for each kind of noise."""
     kinds = list(dict.fromkeys(kind for kind, _ in results))
     with matplotlib.rc_context(RC_PARAMS):
         figure = Figure(figsize=(4.6 * len(kinds), 8), layout="constrained")
@@ -44,19 +45,19 @@ def noise_figure(results: Mapping[tuple[NoiseKind, float], AtLevel], dataset: st
         for column, kind in enumerate(kinds):
             levels = sorted(level for each, level in results if each == kind)
             top, bottom = axes[:, column]
-            noisy = [level for level in levels if "hit_ratio" in results[kind, level].found]
+            noisy = [level for level in levels if "hit_ratio" in results[kind, level].detection]
             for name, label, colour in (
                 ("hit_ratio", "of the noise (the paper's hit ratio)", DENOISED),
                 ("false_flag_rate", "of the true clicks", PLAIN),
             ):
-                values = [results[kind, level].found[name] for level in noisy]
+                values = [results[kind, level].detection[name] for level in noisy]
                 _line(top, noisy, values, label, colour)
             top.axhline(0.9, color=PAPER, linestyle=":", label="the paper: around 90% of the noise")
             top.set(title=f"{kind} noise", ylim=(0, 1.02))
             for name, label, colour, aside in (
                 ("plain", model, PLAIN, 0.0),
                 ("denoised", f"{model} + ProRec", DENOISED, 0.002),
-                ("ceiling", f"{model}, noise taken out", CEILING, -0.002),
+                ("ceiling", f"{model}, without the noise", CEILING, -0.002),
             ):
                 values = [getattr(results[kind, level], name).per_user["recall@5"].mean(axis=1) for level in levels]
                 _line(bottom, np.array(levels) + aside, values, label, colour)  # so that bars don't hide each other
@@ -74,8 +75,8 @@ def noise_figure(results: Mapping[tuple[NoiseKind, float], AtLevel], dataset: st
     return figure
 
 
-def curve_figure(curve: Curve, dataset: str) -> Figure:
-    """What ProRec gains over the model, at each value of one parameter."""
+def draw_curve(curve: Curve, dataset: str) -> Figure:
+    """Draw the gain of ProRec over the model, at each value of one parameter."""
     with matplotlib.rc_context(RC_PARAMS):
         figure = Figure(figsize=(6.4, 4.4), layout="constrained")
         axis = figure.subplots()
@@ -95,19 +96,19 @@ def curve_figure(curve: Curve, dataset: str) -> Figure:
     return figure
 
 
-def reliability_figure(results: Mapping[Setting, Found], dataset: str) -> Figure:
-    """Of clicks with some noise probability, how many are noise; one curve for each setting."""
+def draw_reliability(results: Mapping[Setting, DetectionResults], dataset: str) -> Figure:
+    """Draw the share of noise by noise probability; one curve for each setting."""
     kinds = list(dict.fromkeys(setting.kind for setting in results))
     with matplotlib.rc_context(RC_PARAMS):
         figure = Figure(figsize=(5.2 * len(kinds), 5), layout="constrained")
         axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
         for axis, kind in zip(axes, kinds, strict=True):
-            axis.plot([0, 1], [0, 1], linestyle="--", color=PLAIN, label="as it should be")
+            axis.plot([0, 1], [0, 1], linestyle="--", color=PLAIN, label="perfect calibration")
             noisy = [each for each in results if each.kind == kind and each.level and len(results[each].reliability)]
             for setting, colour in zip(noisy, (CEILING, PAPER, DENOISED, PLAIN), strict=False):
                 bins = results[setting].reliability.sum(axis=0)
-                bins = bins[bins[:, 0] >= _FEW]
-                # Where the share of noise would be with 95% certainty, if clicks were independent.
+                bins = bins[bins[:, 0] >= _MIN_BIN]
+                # 95% interval, as if clicks were independent.
                 share = bins[:, 2] / bins[:, 0]
                 half = 1.96 * np.sqrt(share * (1 - share) / bins[:, 0])
                 label = f"{setting.level:.0%} noise"
@@ -120,32 +121,32 @@ def reliability_figure(results: Mapping[Setting, Found], dataset: str) -> Figure
     return figure
 
 
-def _line(axis: Any, places: Any, values: list[Any], label: str, colour: str) -> None:
-    """Means with their intervals; places without a value are left out."""
+def _line(axis: Any, positions: Any, values: list[Any], label: str, colour: str) -> None:
+    """Draw means with their intervals."""
     means = [float(np.mean(each)) for each in values]
     halves = [half_interval(np.asarray(each)) for each in values]
     shown = None if np.isnan(halves).any() else halves  # a single split has no interval
-    axis.errorbar(places, means, yerr=shown, color=colour, label=label, marker="o", capsize=3, lw=2)
+    axis.errorbar(positions, means, yerr=shown, color=colour, label=label, marker="o", capsize=3, lw=2)
 
 
-def case_figure(case: Case) -> Figure:
-    """Users in rows, each with their own clicks: all alike before, and by weight after; item ids in the boxes."""
+def draw_case(case: Case) -> Figure:
+    """Draw users in rows, each with their clicks, before denoising and coloured by weight after it."""
     clicks = case.clicks
     width = int(clicks.activity[case.shown].max())
     with matplotlib.rc_context({**RC_PARAMS, "axes.grid": False}):
         figure = Figure(figsize=(16, 0.55 * len(case.shown) + 1.2), layout="constrained")
         axes = figure.subplots(1, 2)
         colours = matplotlib.colormaps["Blues_r"]
-        weights = case.weights[np.concatenate([case.places(user) for user in case.shown])]
+        weights = case.weights[np.concatenate([case.positions(user) for user in case.shown])]
         low, high = float(weights.min()), float(weights.max())
         for axis, is_after in zip(axes, (False, True), strict=True):
             for row, user in enumerate(case.shown):
-                places = np.sort(case.places(user))
-                for column, place in enumerate(places):
-                    share = (case.weights[place] - low) / max(high - low, 1e-9) if is_after else 1.0
+                positions = np.sort(case.positions(user))
+                for column, position in enumerate(positions):
+                    share = (case.weights[position] - low) / max(high - low, 1e-9) if is_after else 1.0
                     face = colours(0.25 + 0.7 * share) if is_after else "#dbe7f3"
                     axis.add_patch(matplotlib.patches.Rectangle((column, row), 0.94, 0.9, facecolor=face))
-                    name = str(clicks.items[clicks.matrix.indices[place]])
+                    name = str(clicks.items[clicks.matrix.indices[position]])
                     ink = "white" if is_after and share < 0.35 else "black"
                     axis.text(column + 0.47, row + 0.47, name, ha="center", va="center", fontsize=8, color=ink)
             axis.set(xlim=(0, width), ylim=(len(case.shown), 0), xticks=[])

@@ -1,7 +1,7 @@
-"""Figure 2a (RQ1): is injected noise found, and does finding it help?
+"""Figure 2a (RQ1): how well injected noise is found, and what finding it gains.
 
-Four fifths of each user's interactions train, one fifth tests. False interactions are put into the training part; a
-quarter of it, noise and all, is then held back to choose parameters by, for nobody has a clean validation part.
+Four fifths of each user's interactions train, one fifth tests. False interactions are injected into the training part.
+A quarter of that part, noise included, is the validation part, because nobody has a clean one.
 """
 
 from __future__ import annotations
@@ -22,111 +22,113 @@ from prorec.evaluation import detection_metrics
 from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.interactions import Interactions
 from prorec.models import Model
-from reproduction.overall_results import denoised
-from reproduction.protocol import Parts, Protocol, Result, Row, Steps
-from reproduction.run_cache import Store
+from reproduction.overall_results import add_denoiser
+from reproduction.protocol import Parts, Protocol, Result, Row, StepProgress
+from reproduction.run_cache import ExperimentCache
 
 LEVELS = (0.0, 0.05, 0.1, 0.15, 0.2)
 KINDS: tuple[NoiseKind, ...] = ("uniform", "popularity", "swap")
-FOUND = ("hit_ratio", "false_flag_rate", "auroc", "ap")
+DETECTION = ("hit_ratio", "false_flag_rate", "auroc", "ap")
 
 
 @dataclass(frozen=True)
-class AtLevel:
-    """What came out at one level of one kind of noise."""
+class NoiseLevelResult:
+    """Results at one level of one kind of noise."""
 
     plain: Result
     denoised: Result
     ceiling: Result
     """The model without ProRec, with every false interaction's weight set to 0."""
-    found: Mapping[str, NDArray[np.float64]]
-    """On each split: the share of noise below the thresholds (the paper's hit ratio), the share of true interactions
-    below them, and AUROC and average precision of the share ρ as a score. None where there is no noise."""
+    detection: Mapping[str, NDArray[np.float64]]
+    """For each split: the share of noise below the thresholds (the paper's hit ratio), the share of true interactions
+    below them, and AUROC and average precision of the row share ρ. Empty without noise."""
 
 
-def noise_experiment(
+def run_injected_noise(
     clicks: Interactions,
     dataset: str,
-    store: Store,
+    cache: ExperimentCache,
     model: Model,
     *,
-    trials: int,
+    n_trials: int,
     n_seeds: int,
     levels: Sequence[float] = LEVELS,
     kinds: Sequence[NoiseKind] = KINDS,
     progress: Progress | None = None,
-) -> dict[tuple[NoiseKind, float], AtLevel]:
-    """A model with and without ProRec at every level of every kind of noise; without noise, all kinds are one."""
+) -> dict[tuple[NoiseKind, float], NoiseLevelResult]:
+    """Run a model with and without ProRec at every level of every kind of noise; level 0 is run once."""
     name = type(model).__name__
     row = Row(name, model, PAPER_GRIDS[name])
-    rows = [row, denoised(row)]
+    rows = [row, add_denoiser(row)]
     settings = list(dict.fromkeys((kinds[0] if level == 0 else kind, level) for kind in kinds for level in levels))
-    steps = Steps(progress, f"Figure 2a, {dataset}", len(settings) * n_seeds)
-    results: dict[tuple[NoiseKind, float], AtLevel] = {}
+    steps = StepProgress(progress, f"Figure 2a, {dataset}", len(settings) * n_seeds)
+    results: dict[tuple[NoiseKind, float], NoiseLevelResult] = {}
     for kind, level in settings:
-        noise = _Noise(clicks, kind, level)
-        called = f"{dataset}, {kind} noise {level:g}"
-        protocol = Protocol(clicks, called, store, trials=trials, n_seeds=n_seeds, parts_of=noise.parts)
-        results[kind, level] = _at_level(protocol, noise, rows, steps)
+        splits = _NoisySplits(clicks, kind, level)
+        name_in_cache = f"{dataset}, {kind} noise {level:g}"
+        protocol = Protocol(
+            clicks, name_in_cache, cache, n_trials=n_trials, n_seeds=n_seeds, make_parts=splits.make_parts
+        )
+        results[kind, level] = _run_level(protocol, splits, rows, steps)
     for kind in kinds:
         if (kinds[0], 0.0) in results:
             results[kind, 0.0] = results[kinds[0], 0.0]
     return results
 
 
-class _Noise:
-    """One kind and level of noise in the training part of any split."""
+class _NoisySplits:
+    """Splits with one kind and level of noise in the training part."""
 
     def __init__(self, clicks: Interactions, kind: NoiseKind, level: float) -> None:
         self._clicks, self._kind, self._level = clicks, kind, level
 
-    @lru_cache(maxsize=2)  # noqa: B019  # which lives as long as one level
+    @lru_cache(maxsize=2)  # noqa: B019  # the object lives as long as one level
     def noisy(self, seed: int) -> tuple[NoisyInteractions, Interactions]:
-        """The training part with noise in it, and the test part."""
+        """Return the training part with noise, and the test part."""
         split = prorec.split_by_user(self._clicks, (0.8, 0.2), seed=seed)
         return prorec.inject_noise(split.train, self._level, self._kind, seed=seed), split.test
 
-    def parts(self, _: Interactions, seed: int) -> Parts:
+    def make_parts(self, _: Interactions, seed: int) -> Parts:
         noisy, test = self.noisy(seed)
         inner = prorec.split_by_user(noisy.interactions, (0.75, 0.0, 0.25), seed=seed)
         return Parts(inner.train, inner.test, noisy.interactions, test)
 
 
-def _at_level(protocol: Protocol, noise: _Noise, rows: list[Row], steps: Steps) -> AtLevel:
-    chosen: tuple[list[Mapping[str, Any]], ...] = ([], [])
+def _run_level(protocol: Protocol, splits: _NoisySplits, rows: list[Row], steps: StepProgress) -> NoiseLevelResult:
+    parameters: tuple[list[Mapping[str, Any]], ...] = ([], [])
     runs: tuple[list[Mapping[str, Any]], ...] = ([], [], [])
     for seed in range(protocol.n_seeds):
-        is_noise = noise.noisy(seed)[0].is_noise
-        (plain, of_plain), (denoiser, of_denoiser) = (protocol.tuned(row, seed) for row in rows)
-        chosen[0].append(of_plain)
-        chosen[1].append(of_denoiser)
-        runs[0].append(protocol.judged("noise: plain", seed, plain, plain.fit))
-        found = partial(_found, is_noise=is_noise)
-        runs[1].append(protocol.judged("noise: denoised", seed, denoiser, denoiser.fit, found))
+        is_noise = splits.noisy(seed)[0].is_noise
+        (plain, plain_parameters), (denoiser, denoiser_parameters) = (protocol.tune(row, seed) for row in rows)
+        parameters[0].append(plain_parameters)
+        parameters[1].append(denoiser_parameters)
+        runs[0].append(protocol.evaluate("noise: plain", seed, plain, plain.fit))
+        detect = partial(_measure_detection, is_noise=is_noise)
+        runs[1].append(protocol.evaluate("noise: denoised", seed, denoiser, denoiser.fit, detect))
         cleaned = partial(_fit_without, model=plain, is_noise=is_noise)
-        runs[2].append(protocol.judged("noise: taken out", seed, plain, cleaned))
-        steps.step()
-    return AtLevel(
-        plain=Result.of(chosen[0], runs[0]),
-        denoised=Result.of(chosen[1], runs[1]),
-        ceiling=Result.of(chosen[0], runs[2]),
-        found={name: np.array([run[name] for run in runs[1]]) for name in FOUND if name in runs[1][0]},
+        runs[2].append(protocol.evaluate("noise: removed", seed, plain, cleaned))
+        steps.advance()
+    return NoiseLevelResult(
+        plain=Result.from_runs(parameters[0], runs[0]),
+        denoised=Result.from_runs(parameters[1], runs[1]),
+        ceiling=Result.from_runs(parameters[0], runs[2]),
+        detection={name: np.array([run[name] for run in runs[1]]) for name in DETECTION if name in runs[1][0]},
     )
 
 
-def _fit_without(known: Interactions, model: Any, is_noise: NDArray[np.bool_]) -> Any:
-    """With a weight of 0, noise is not learned from but still not recommended, as for the others."""
-    return model.fit(known.with_weights(np.where(is_noise, np.float32(0), known.matrix.data)))
+def _fit_without(interactions: Interactions, model: Any, is_noise: NDArray[np.bool_]) -> Any:
+    """Fit with weight 0 for noise, which is then not learned from but still not recommended, as for the others."""
+    return model.fit(interactions.with_weights(np.where(is_noise, np.float32(0), interactions.matrix.data)))
 
 
-def _found(denoiser: ProRec, is_noise: NDArray[np.bool_]) -> dict[str, float]:
+def _measure_detection(denoiser: ProRec, is_noise: NDArray[np.bool_]) -> dict[str, float]:
     if not is_noise.any():
         return {}
     below = denoiser.matching_.margins < 0
-    scored = detection_metrics(denoiser.noise_probability_, is_noise)
+    metrics = detection_metrics(denoiser.noise_probability_, is_noise)
     return {
         "hit_ratio": float(below[is_noise].mean()),
         "false_flag_rate": float(below[~is_noise].mean()),
-        "auroc": scored["auroc"],
-        "ap": scored["ap"],
+        "auroc": metrics["auroc"],
+        "ap": metrics["ap"],
     }

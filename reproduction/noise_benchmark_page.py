@@ -1,4 +1,4 @@
-"""What the benchmark of noise scorers found, in Markdown."""
+"""Results of the noise benchmark in Markdown."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from reproduction.noise_benchmark import OURS, Found, Setting
+from reproduction.noise_benchmark import FINDER, DetectionResults, Setting
 from reproduction.protocol import half_interval
 
 
-def detection_page(dataset: str, results: Mapping[Setting, Found]) -> str:
-    """Who finds noise how well; what NoiseFinder's probabilities are worth; what a recommender gains."""
+def make_benchmark_page(dataset: str, results: Mapping[Setting, DetectionResults]) -> str:
+    """Return tables of detection metrics, of NoiseFinder's calibration, and of the gains of recommenders."""
     noisy = {setting: found for setting, found in results.items() if found.auroc}
     lines = [f"### {dataset}", ""]
     if noisy:
-        lines += [*_found(noisy), "", _verdict(noisy), ""]
-    lines += _ours(results)
+        lines += [*_detection_table(noisy), "", _verdict(noisy), ""]
+    lines += _finder_table(results)
     for setting, found in results.items():
-        lines += _gains(setting, found)
+        lines += _gain_table(setting, found)
     return "\n".join([*lines, ""])
 
 
-def _found(results: Mapping[Setting, Found]) -> list[str]:
+def _detection_table(results: Mapping[Setting, DetectionResults]) -> list[str]:
     names = list(next(iter(results.values())).auroc) if results else []
     lines = [
         "AUROC / average precision, ± half the 95% interval of the mean over splits:",
@@ -38,51 +38,52 @@ def _found(results: Mapping[Setting, Found]) -> list[str]:
     return lines
 
 
-def _verdict(results: Mapping[Setting, Found]) -> str:
-    """Where ours is above every rival, with intervals apart, and where it is not."""
+def _verdict(results: Mapping[Setting, DetectionResults]) -> str:
+    """Say whether NoiseFinder is above every baseline with disjoint intervals, or name those that it is not above."""
     behind: list[str] = []
-    if any(OURS not in found.auroc for found in results.values()):
-        return f"{OURS} was not asked."
-    if any(len(found.auroc[OURS]) < 2 for found in results.values()):
-        return "From one split alone nothing can be said about who is better."
+    if any(FINDER not in found.auroc for found in results.values()):
+        return f"{FINDER} was not run."
+    if any(len(found.auroc[FINDER]) < 2 for found in results.values()):
+        return "One split is not enough to compare methods."
     for setting, found in results.items():
-        own = found.auroc[OURS]
-        for name, rival in found.auroc.items():
-            if name != OURS and not own.mean() - half_interval(own) > rival.mean() + half_interval(rival):
+        own = found.auroc[FINDER]
+        for name, baseline in found.auroc.items():
+            if name != FINDER and not own.mean() - half_interval(own) > baseline.mean() + half_interval(baseline):
                 behind.append(f"{name} at {setting}")
     if not behind:
-        return f"{OURS} is above every other one at every setting, by AUROC, with intervals apart."
-    return f"{OURS} is not above, by AUROC with intervals apart: {', '.join(behind)}."
+        return f"{FINDER} has a higher AUROC than every baseline at every setting, with disjoint intervals."
+    return f"{FINDER} does not have a higher AUROC, with disjoint intervals, than: {', '.join(behind)}."
 
 
-def _ours(results: Mapping[Setting, Found]) -> list[str]:
-    kept = {setting: found.ours for setting, found in results.items() if found.ours}
-    if not kept:
+def _finder_table(results: Mapping[Setting, DetectionResults]) -> list[str]:
+    by_setting = {setting: found.finder for setting, found in results.items() if found.finder}
+    if not by_setting:
         return []
     lines = [
-        f"What {OURS} says of the log, and of its own flags at `fdr=0.1`:",
+        f"{FINDER}'s estimate of the noise rate, and its flags at `fdr=0.1`:",
         "",
-        "| noise | true share | estimated | calibration error | flagged | wrong flags | noise that is flagged |",
+        "| noise | true rate | estimated | calibration error | flagged | wrong flags | noise flagged |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for setting, ours in kept.items():
-        wrong = f"{ours['false_discovery'].mean():.3f}" if ours["flagged"].any() else "–"
+    for setting, finder in by_setting.items():
+        wrong = f"{finder['false_discovery'].mean():.3f}" if finder["flagged"].any() else "–"
         lines.append(
-            f"| {setting} | {ours['truth'].mean():.3f} | {_mean(ours['share'])} | {_mean(ours['calibration_error'])} "
-            f"| {ours['flagged'].mean():.2%} | {wrong} | {ours['hit_ratio'].mean():.1%} |"
+            f"| {setting} | {finder['truth'].mean():.3f} | {_mean(finder['estimate'])} "
+            f"| {_mean(finder['calibration_error'])} | {finder['flagged'].mean():.2%} | {wrong} "
+            f"| {finder['hit_ratio'].mean():.1%} |"
         )
     return lines
 
 
-def _gains(setting: Setting, found: Found) -> list[str]:
-    """(method − noisy) / (clean − noisy), where the gap is beyond error."""
+def _gain_table(setting: Setting, found: DetectionResults) -> list[str]:
+    """Return (method − noisy) / (clean − noisy) for each recommender and scorer."""
     if not found.gains:
         return []
     names = [name for name in next(iter(found.gains.values())) if name not in ("noisy", "clean")]
     lines = [
         "",
-        f"{setting}: of what noise costs a recommender (NDCG@10), how much comes back when as many clicks as are noise "
-        "are left out, the most suspicious first. 100% is what leaving out the noise itself gives.",
+        f"{setting}: share of the loss in NDCG@10 that is recovered when the most suspicious clicks are removed before "
+        "training, as many as are noise. Removing the noise itself gives 100%.",
         "",
         f"| | {' | '.join(found.gains)} |",
         f"| --- | {' | '.join(['---:'] * len(found.gains))} |",
@@ -99,7 +100,7 @@ def _gap(by: Mapping[str, NDArray[np.float64]]) -> str:
 def _recovered(by: Mapping[str, NDArray[np.float64]], name: str) -> str:
     gap = by["clean"] - by["noisy"]
     if len(gap) < 2:
-        return "withheld: one split says nothing of error"
+        return "withheld: one split has no interval"
     if not gap.mean() > half_interval(gap):
         return "withheld: the gap is within error"
     share = (by[name] - by["noisy"]) / gap.mean()

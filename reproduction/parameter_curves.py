@@ -1,7 +1,6 @@
-"""Figures 2b and 2c (RQ3): what λ, γ, β and ζ do, each by itself, around the paper's λ = .5, γ = .1 and β = 20.
+"""Figures 2b and 2c (RQ3): the effect of λ, γ, β and ζ, one at a time, around λ = .5, γ = .1 and β = 20.
 
-The paper says nothing of NCE's own parameters. ζ is the ridge of NCE, whose size has nothing to do with that of the
-paper's ζ.
+The paper does not state NCE's own parameters. ζ is the ridge of NCE; its scale differs from that of the paper's ζ.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from prorec._core.progress import Progress
 from prorec.denoise import ProRec
 from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.models import NCE
-from reproduction.protocol import Protocol, Steps
+from reproduction.protocol import Protocol, StepProgress
 
 MODEL = NCE(rank=200, regularization=1000.0, popularity_power=1.0)
 FIELDS = {"lambda": "lam", "gamma": "gamma", "beta": "beta"}
@@ -37,29 +36,29 @@ class Curve:
     parameter: str
     values: Sequence[float]
     plain: NDArray[np.float64]
-    """Of the model without ProRec, values × splits: the same at every value, but for ζ."""
+    """NDCG@5 of the model without ProRec, values × splits; it changes with ζ only."""
     denoised: NDArray[np.float64]
-    """With ProRec, values × splits."""
+    """NDCG@5 with ProRec, values × splits."""
 
     @property
     def gains(self) -> NDArray[np.float64]:
-        """By what share of the model's mean ProRec is better, values × splits; NaN where the model scores nothing."""
+        """Relative gain of ProRec over the model's mean, values × splits; NaN where the model scores 0."""
         before = self.plain.mean(axis=1, keepdims=True)
         return np.asarray((self.denoised - self.plain) / np.where(before > 0, before, np.nan))
 
 
-def curve(protocol: Protocol, parameter: str, progress: Progress | None = None) -> Curve:
-    """Fit and judge at each value, on every split."""
+def run_curve(protocol: Protocol, parameter: str, progress: Progress | None = None) -> Curve:
+    """Fit and evaluate at each value, on every split."""
     values = VALUES[parameter]
-    steps = Steps(progress, f"{parameter}, {protocol.dataset}", len(values) * protocol.n_seeds)
+    steps = StepProgress(progress, f"{parameter}, {protocol.dataset}", len(values) * protocol.n_seeds)
     plain, denoised = np.empty((2, len(values), protocol.n_seeds))
     for seed in range(protocol.n_seeds):
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             model = replace(MODEL, regularization=value) if parameter == "zeta" else MODEL
             changed = {} if parameter == "zeta" else {FIELDS[parameter]: value}
             settings: dict[str, Any] = {**CENTRE, **changed}
             denoiser = ProRec(model, **settings)
             for scores, each in ((plain, model), (denoised, denoiser)):
-                scores[place, seed] = np.mean(protocol.judged("curve", seed, each, replace(each).fit)["ndcg@5"])
-            steps.step()
+                scores[index, seed] = np.mean(protocol.evaluate("curve", seed, each, replace(each).fit)["ndcg@5"])
+            steps.advance()
     return Curve(parameter, values, plain, denoised)

@@ -1,13 +1,12 @@
-"""How a row of a table is tuned and judged. Each split is an experiment of its own.
+"""The protocol by which every row of a table is tuned and evaluated. Each split is an experiment of its own.
 
-Parameters are chosen on a split's own validation part, the row learns from train and validation parts together with
-what was chosen, and is judged once by the split's test part. So nothing that a row is judged by has had a say in its
-parameters, and luck in choosing is averaged over splits like any other. All rows have the same number of trials, more
-than it takes until no change of one parameter helps; one that is made from another, such as a model with ProRec, begins
-with what was chosen for that one.
+Parameters are chosen on the split's validation part. The model is then fitted to the train and validation parts and
+evaluated once on the test part, so nothing that a row is evaluated on has influenced its parameters. All rows have the
+same number of trials, more than coordinate search needs. A row that derives from another, such as a model with ProRec,
+starts from the parameters chosen for that one.
 
-With few validation items for each user, the best of many trials is often the luckiest. So the best three are tried
-again on three more divisions of the training and validation parts, and the best on average is taken.
+With few validation items per user, the best of many trials is often the luckiest. So the best three are evaluated again
+on three more divisions of the train and validation parts, and the best on average wins.
 """
 
 from __future__ import annotations
@@ -30,78 +29,79 @@ from prorec.evaluation.parameter_search import Grid
 from prorec.evaluation.significance import paired_t
 from prorec.evaluation.tuning import tune, with_parameters
 from prorec.interactions import Interactions
-from prorec.models import Model
-from reproduction.run_cache import Store
+from reproduction.run_cache import ExperimentCache
 
 METRICS = ("ndcg@5", "map@5", "recall@5")
-_CHOSEN_BY = "ndcg@5"
+_TUNING_METRIC = "ndcg@5"
 _N_FINALISTS = 3
-_N_AGAIN = 3
+_N_DIVISIONS = 3
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: a model, what is tuned of it, and what it is held against."""
+    """A row of a table: a model and the grid over which it is tuned."""
 
     name: str
-    model: Model
+    model: Any
+    """A model of `prorec.models`, or a `ProRec`."""
     grid: Grid
     base: Row | None = None
+    """The row that this one derives from and is compared with."""
 
 
 class Parts(NamedTuple):
-    """What one split has to offer."""
+    """The parts of one split."""
 
     train: Interactions
     valid: Interactions
-    known: Interactions
-    """What the final model learns from: both of them."""
+    train_and_valid: Interactions
+    """Interactions that the final model learns from."""
     test: Interactions
 
 
-def five_two_three(clicks: Interactions, seed: int) -> Parts:
-    """Half of each user's interactions train, two tenths validate, three tenths test."""
+def split_50_20_30(clicks: Interactions, seed: int) -> Parts:
+    """Divide each user's interactions: 50% train, 20% validate, 30% test."""
     split = prorec.split_by_user(clicks, (0.5, 0.2, 0.3), seed=seed)
     return Parts(split.train, split.valid, split.train_and_valid, split.test)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a row scored."""
+    """Test scores of a row."""
 
     parameters: tuple[Mapping[str, Any], ...]
-    """What was chosen on each split."""
+    """Parameters chosen on each split."""
     per_user: Mapping[str, NDArray[np.float64]]
     """For each metric, splits × users."""
     seconds: float
-    """To fit, on average."""
+    """Mean time of a fit."""
 
     @classmethod
-    def of(cls, parameters: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> Result:
-        """From what was kept of each split."""
+    def from_runs(cls, parameters: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> Result:
+        """Combine the cached runs of all splits."""
         per_user = {metric: np.array([run[metric] for run in runs]) for metric in METRICS}
         return cls(tuple(parameters), per_user, float(np.mean([run["seconds"] for run in runs])))
 
     def mean(self, metric: str) -> float:
-        """Over users and splits."""
+        """Return the mean over users and splits."""
         return float(self.per_user[metric].mean())
 
     def half_interval(self, metric: str) -> float:
-        """Half the width of the 95% interval of the mean over splits; NaN of a single one."""
+        """Return half the width of the 95% interval of the mean over splits; NaN for a single split."""
         return half_interval(self.per_user[metric].mean(axis=1))
 
     def gain(self, base: Result, metric: str) -> float:
-        """By what share of the base's mean this one is higher; NaN where that is 0."""
+        """Return the relative difference to the base's mean; NaN if that is 0."""
         before = base.mean(metric)
         return self.mean(metric) / before - 1 if before else float("nan")
 
     def p_against(self, other: Result, metric: str) -> float:
-        """Of a paired t-test over users, each with the mean over splits: the same user's splits are not independent."""
+        """Return p of a paired t-test over users; a user's splits are not independent, so their mean counts."""
         return paired_t((self.per_user[metric] - other.per_user[metric]).mean(axis=0))
 
 
 def half_interval(values: NDArray[np.float64]) -> float:
-    """Half the width of the 95% interval of a mean by Student's t; NaN of a single value.
+    """Return half the width of the 95% interval of a mean by Student's t; NaN for a single value.
 
     >>> round(half_interval(np.array([1.0, 2.0, 3.0])), 3)
     2.484
@@ -111,130 +111,159 @@ def half_interval(values: NDArray[np.float64]) -> float:
     return float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
 
 
-def _content(parts: Parts) -> str:
-    """What tells these parts from any others."""
-    matrices = (parts.known.matrix, parts.valid.matrix, parts.test.matrix)
-    return digest(*(array for each in matrices for array in (each.indptr, each.indices, each.data)))
-
-
-class Steps:
-    """How much of an experiment is done.
+class StepProgress:
+    """A counter that reports each step of an experiment.
 
     Parameters
     ----------
-    progress : called with what is being done, how much of it is done, and how much there is
-    what : the experiment
-    total : how many steps it has
+    progress : Progress or None
+        Receives the task, the number of finished steps and their total.
+    task : str
+        Name of the experiment.
+    total : int
+        Number of steps.
     """
 
-    def __init__(self, progress: Progress | None, what: str, total: int) -> None:
-        self._progress, self._what, self._total, self._done = progress or (lambda *_: None), what, total, 0
-        self._progress(what, 0, total)
+    def __init__(self, progress: Progress | None, task: str, total: int) -> None:
+        self._progress, self._task, self._total, self._done = progress or (lambda *_: None), task, total, 0
+        self._progress(task, 0, total)
 
-    def step(self) -> None:
-        """One more is done."""
+    def advance(self) -> None:
+        """Report one more finished step."""
         self._done += 1
-        self._progress(self._what, self._done, self._total)
+        self._progress(self._task, self._done, self._total)
 
 
 class Protocol:
-    """Tuning and judging on the splits of one data set; nothing is done twice.
+    """Tuning and evaluation on the splits of one data set; every run is cached.
 
     Parameters
     ----------
-    clicks : the data set
-    dataset : what it is called, for the results that are kept
-    store : where results are kept
-    trials : how many choices of parameters may be tried for a row, on each split
-    n_seeds : how many splits
-    parts_of : how it is split, by seed
+    clicks : Interactions
+        The data set.
+    dataset : str
+        Its name, for the cache.
+    cache : ExperimentCache
+        Where results are stored.
+    n_trials : int
+        Maximum number of parameter settings for each row and split.
+    n_seeds : int
+        Number of splits.
+    make_parts : callable, default `split_50_20_30`
+        Splits the data set, given a seed.
     """
 
     def __init__(
         self,
         clicks: Interactions,
         dataset: str,
-        store: Store,
+        cache: ExperimentCache,
         *,
-        trials: int,
+        n_trials: int,
         n_seeds: int,
-        parts_of: Callable[[Interactions, int], Parts] = five_two_three,
+        make_parts: Callable[[Interactions, int], Parts] = split_50_20_30,
     ) -> None:
-        self.dataset, self.trials, self.n_seeds = dataset, trials, n_seeds
-        self.store = store
-        self.parts = lru_cache(maxsize=2)(lambda seed: parts_of(clicks, seed))
-        self.content = lru_cache(maxsize=2)(lambda seed: _content(self.parts(seed)))
+        self.dataset, self.n_trials, self.n_seeds = dataset, n_trials, n_seeds
+        self.cache = cache
+        self.parts = lru_cache(maxsize=2)(lambda seed: make_parts(clicks, seed))
+        self.parts_digest = lru_cache(maxsize=2)(lambda seed: _digest_parts(self.parts(seed)))
 
-    def tuned(self, row: Row, seed: int) -> tuple[Any, Mapping[str, Any]]:
-        """The row's model with the parameters that were best on a split's validation part, and these parameters."""
+    def tune(self, row: Row, seed: int) -> tuple[Any, Mapping[str, Any]]:
+        """Return the row's model with the parameters chosen on a split's validation part, and these parameters."""
         parts = self.parts(seed)
-        model: Any = row.model
+        model = row.model
         if row.base is not None:
-            base, _ = self.tuned(row.base, seed)
-            begun = {name: getattr(base, name) for name in row.base.grid}
-            model = replace(model, **({"model": base} if isinstance(model, ProRec) else begun))
-        tuned = tune(
+            base, _ = self.tune(row.base, seed)
+            inherited = {name: getattr(base, name) for name in row.base.grid}
+            model = replace(model, **({"model": base} if isinstance(model, ProRec) else inherited))
+        result = tune(
             model,
             parts.train,
             parts.valid,
             row.grid,
             search="coordinate",
-            trials=self.trials,
-            metric=_CHOSEN_BY,
+            trials=self.n_trials,
+            metric=_TUNING_METRIC,
             metrics="paper",
-            folder=self.store.trials,
+            folder=self.cache.trials,
         )
-        fitted = [(trial["value"], trial) for trial in tuned.trials if trial["value"] is not None]
+        fitted = [(trial["value"], trial) for trial in result.trials if trial["value"] is not None]
         finalists = [trial for _, trial in sorted(fitted, key=lambda each: -each[0])[:_N_FINALISTS]]
         if len(finalists) == 1:
             return with_parameters(model, finalists[0]["parameters"]), finalists[0]["parameters"]
-        means = [self._tried_again(model, each, seed) for each in finalists]
+        means = [self._mean_over_divisions(model, each, seed) for each in finalists]
         best = finalists[int(np.argmax(means))]["parameters"]
         return with_parameters(model, best), best
 
-    def _tried_again(self, model: Any, trial: Mapping[str, Any], seed: int) -> float:
-        """What a trial scores on average, with more divisions of the same interactions."""
+    def _mean_over_divisions(self, model: Any, trial: Mapping[str, Any], seed: int) -> float:
+        """Return a trial's mean score over its validation part and more divisions of the same interactions."""
         candidate, parts = with_parameters(model, trial["parameters"]), self.parts(seed)
-        share = len(parts.valid) / len(parts.known)
+        valid_fraction = len(parts.valid) / len(parts.train_and_valid)
         values = [trial["value"]]
-        for again in range(_N_AGAIN):
-            of = {"dataset": self.dataset, "split": self.content(seed), "model": repr(candidate), "again": again}
+        for division in range(_N_DIVISIONS):
+            configuration = {
+                "dataset": self.dataset,
+                "split": self.parts_digest(seed),
+                "model": repr(candidate),
+                "division": division,
+            }
 
-            def work(again: int = again) -> Mapping[str, Any]:
-                inner = prorec.split_by_user(parts.known, (1 - share, share), seed=_N_AGAIN * seed + again)
-                scored = prorec.evaluate(candidate.fit(inner.train), inner.test, k=5, metrics="paper")
-                return {"value": scored.mean[_CHOSEN_BY]}
+            def compute(division: int = division) -> Mapping[str, Any]:
+                fractions = (1 - valid_fraction, valid_fraction)
+                inner = prorec.split_by_user(parts.train_and_valid, fractions, seed=_N_DIVISIONS * seed + division)
+                result = prorec.evaluate(candidate.fit(inner.train), inner.test, k=5, metrics="paper")
+                return {"value": result.mean[_TUNING_METRIC]}
 
-            values.append(self.store.tried_again.get(of, work)["value"])
+            values.append(self.cache.finalists.get(configuration, compute)["value"])
         return float(np.mean(values))
 
-    def judged(
+    def evaluate(
         self,
-        what: str,
+        experiment: str,
         seed: int,
         model: Any,
         fit: Callable[[Interactions], Any],
-        also: Callable[[Any], Mapping[str, Any]] | None = None,
+        extra: Callable[[Any], Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        """Each user's scores on a split's test part, the seconds it took to fit, and what else is asked of the model.
+        """Fit a model to a split's train and validation parts, and evaluate it on the test part.
 
         Parameters
         ----------
-        what : what tells this from other things that are done to the same model
-        seed : of the split
-        model : what is fitted, with all its parameters
-        fit : how
-        also : more to be kept of the fitted model
-        """
-        of = {"what": what, "dataset": self.dataset, "split": self.content(seed), "model": repr(model)}
+        experiment : str
+            Distinguishes this run from other runs of the same model in the cache.
+        seed : int
+            Seed of the split.
+        model : Model or ProRec
+            The model with all its parameters; its `repr` is part of the cache key.
+        fit : callable
+            Fits the model to interactions and returns it.
+        extra : callable, optional
+            Returns more numbers about the fitted model, to be stored with the scores.
 
-        def work() -> Mapping[str, Any]:
+        Returns
+        -------
+        dict
+            Each user's scores by metric, the seconds of the fit, and the extra numbers.
+        """
+        configuration = {
+            "experiment": experiment,
+            "dataset": self.dataset,
+            "split": self.parts_digest(seed),
+            "model": repr(model),
+        }
+
+        def compute() -> Mapping[str, Any]:
             parts = self.parts(seed)
             begin = time.perf_counter()
-            fitted = fit(parts.known)
+            fitted = fit(parts.train_and_valid)
             seconds = time.perf_counter() - begin
-            scored = prorec.evaluate(fitted, parts.test, k=5, metrics="paper")
-            kept = {metric: scored.per_user[metric].tolist() for metric in METRICS}
-            return {"seconds": seconds, **kept, **(also(fitted) if also else {})}
+            result = prorec.evaluate(fitted, parts.test, k=5, metrics="paper")
+            scores = {metric: result.per_user[metric].tolist() for metric in METRICS}
+            return {"seconds": seconds, **scores, **(extra(fitted) if extra else {})}
 
-        return self.store.runs.get(of, work)
+        return self.cache.runs.get(configuration, compute)
+
+
+def _digest_parts(parts: Parts) -> str:
+    matrices = (parts.train_and_valid.matrix, parts.valid.matrix, parts.test.matrix)
+    return digest(*(array for each in matrices for array in (each.indptr, each.indices, each.data)))

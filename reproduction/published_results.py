@@ -1,8 +1,8 @@
-"""Our models beside the published results of the same models: `python -m reproduction.published_results`.
+"""Our models beside published results of the same models: `python -m reproduction published-results`.
 
-The protocol of Wu et al. 2019 on MovieLens-1M: ratings above 3; each user's latest 30% of interactions test, the 70%
-before them train; NDCG over the top 50, its ideal over all of a user's test items; MAP@5 is the mean of precision at 1
-to 5. Their figures have a 95% interval.
+The protocol is that of Wu et al. 2019 on MovieLens-1M: ratings above 3; each user's latest 30% of interactions test,
+the 70% before them train; NDCG over the top 50, its ideal over all of a user's test items; MAP@5 is the mean of
+precision at 1 to 5. Their numbers have a 95% interval.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from prorec.models import CDAE, NCE, SVD, VAE, WRMF, Model, Popularity
 
 @dataclass(frozen=True)
 class Published:
-    """One row of their table, and the model that should come to the same."""
+    """One published row, and the model that should reach it."""
 
     model: Model
     ndcg: float
@@ -41,7 +41,7 @@ ROWS = (
 
 
 def main() -> None:
-    """Fit and judge one model after the other; print ours and theirs."""
+    """Our models beside published results on MovieLens-1M."""
     clicks = prorec.load_dataset("ml-1m")
     parts = prorec.split_by_user(clicks, (0.5, 0.2, 0.3), order="time")
     console = Console(width=150)
@@ -62,7 +62,3 @@ def main() -> None:
     console.print(table)
     for row in ROWS:
         console.print(repr(row.model), style="dim", soft_wrap=True)
-
-
-if __name__ == "__main__":
-    main()

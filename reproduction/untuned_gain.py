@@ -1,10 +1,12 @@
-"""What relabelling gains beyond what smaller weights alone do: `python -m reproduction.untuned_gain`.
+"""Gains of relabelling without tuning, beside those of smaller weights: `python -m reproduction untuned-gain`.
 
-First NCE on AMusic with the paper's parameters (γ = .1, β = 20, λ = .5, one round), trained on 50% of each user's
-interactions, judged by 30% with the paper's definitions of the metrics. Relabelling also makes all weights smaller
-against the regulariser, so there are two controls: every weight the mean of the new ones, and the regulariser doubled.
+The first table has NCE on AMusic with the paper's parameters (γ = .1, β = 20, λ = .5, one round), trained on 50% of
+each user's interactions and evaluated on 30% with the paper's definitions of the metrics. Relabelling also makes all
+weights smaller against the regularizer, so there are two controls: every weight equal to the mean of the new ones, and
+the regularizer doubled.
 
-Then models with default settings on several data sets, trained on 70%, judged by 30%, each beside its control.
+The second table has models with default settings on several data sets, trained on 70% and evaluated on 30%, each beside
+its control.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ DEFAULTS: Mapping[str, tuple[Model, ...]] = {
 _RIDGE = 1000.0
 
 
-def gains(seed: int) -> tuple[float, Mapping[str, float]]:
-    """NCE's own NDCG@5, and by what share of it each of the others is better."""
+def measure_gains(seed: int) -> tuple[float, Mapping[str, float]]:
+    """Return NCE's own NDCG@5, and the relative gain of ProRec and of each control."""
     clicks = prorec.load_dataset("amusic")
     parts = prorec.split_by_user(clicks, (0.5, 0.2, 0.3), seed=seed)
     train = parts.train
@@ -40,46 +42,46 @@ def gains(seed: int) -> tuple[float, Mapping[str, float]]:
     def ndcg(model: Model) -> float:
         return prorec.evaluate(model, parts.test, k=5, metrics="paper").mean["ndcg@5"]
 
-    own = ndcg(_nce().fit(train))
-    denoiser = prorec.ProRec(_nce(), gamma=0.1, beta=20, lam=0.5, rounds=1).fit(train)
-    rivals = {
+    own = ndcg(_make_nce().fit(train))
+    denoiser = prorec.ProRec(_make_nce(), gamma=0.1, beta=20, lam=0.5, rounds=1).fit(train)
+    compared = {
         "NCE + ProRec": denoiser,
         "control: weights scaled by their mean": reweighted(denoiser).fit(train),
-        "control: twice the ridge": _nce(2 * _RIDGE).fit(train),
+        "control: twice the ridge": _make_nce(2 * _RIDGE).fit(train),
     }
-    return own, {name: ndcg(model) / own - 1 for name, model in rivals.items()}
+    return own, {name: ndcg(model) / own - 1 for name, model in compared.items()}
 
 
-def _nce(ridge: float = _RIDGE) -> NCE:
+def _make_nce(ridge: float = _RIDGE) -> NCE:
     return NCE(rank=200, regularization=ridge, popularity_power=1.0)
 
 
-def at_defaults(dataset: str, model: Model, n_seeds: int) -> tuple[str, ...]:
-    """One row: the model's NDCG@5, what ProRec gains, what scaled weights gain, and p of the one against the other."""
+def measure_defaults(dataset: str, model: Model, n_seeds: int) -> tuple[str, ...]:
+    """Return one row: the model's NDCG@5, the gains of ProRec and of scaled weights, and p of one against the other."""
     name = type(model).__name__
     denoiser = prorec.ProRec(model)
     models = {name: model, "denoised": denoiser, "scaled": reweighted(denoiser)}
     clicks = prorec.load_dataset(dataset)
-    found = compare_on_splits(models, clicks, n_seeds=n_seeds, metrics="paper")
-    gain = {row.model: row for row in found.comparisons if row.metric == "ndcg@5"}
-    beyond = compare({each: found.results[each] for each in ("denoised", "scaled")}, "scaled", metrics=["ndcg@5"])[0]
+    result = compare_on_splits(models, clicks, n_seeds=n_seeds, metrics="paper")
+    gain = {row.model: row for row in result.comparisons if row.metric == "ndcg@5"}
+    beyond = compare({each: result.results[each] for each in ("denoised", "scaled")}, "scaled", metrics=["ndcg@5"])[0]
     shares = (
         f"{gain[each].difference / gain[each].baseline_mean:+.1%}{'*' if gain[each].p_t < 0.01 else ''}"
         for each in ("denoised", "scaled")
     )
-    return dataset, name, f"{found.results[name].mean['ndcg@5']:.4f}", *shares, f"{beyond.p_t:.2g}"
+    return dataset, name, f"{result.results[name].mean['ndcg@5']:.4f}", *shares, f"{beyond.p_t:.2g}"
 
 
 def main() -> None:
-    """Print both tables."""
+    """Gains of denoising with default settings, beside those of smaller weights."""
     console = Console(width=110)
-    found = [gains(seed) for seed in SEEDS]
+    by_seed = [measure_gains(seed) for seed in SEEDS]
     table = Table("AMusic, NDCG@5", *(f"seed {seed}" for seed in SEEDS), "mean", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    table.add_row("NCE", *(f"{own:.4f}" for own, _ in found), f"{np.mean([own for own, _ in found]):.4f}")
-    for name in found[0][1]:
-        values = [by_name[name] for _, by_name in found]
+    table.add_row("NCE", *(f"{own:.4f}" for own, _ in by_seed), f"{np.mean([own for own, _ in by_seed]):.4f}")
+    for name in by_seed[0][1]:
+        values = [by_name[name] for _, by_name in by_seed]
         table.add_row(name, *(f"{value:+.1%}" for value in values), f"{np.mean(values):+.1%}")
     console.print(table)
     table = Table(
@@ -89,9 +91,5 @@ def main() -> None:
         column.justify = "right"
     for dataset, models in DEFAULTS.items():
         for model in models:
-            table.add_row(*at_defaults(dataset, model, 1 if dataset == "gowalla" else 3))
+            table.add_row(*measure_defaults(dataset, model, 1 if dataset == "gowalla" else 3))
     console.print(table)
-
-
-if __name__ == "__main__":
-    main()

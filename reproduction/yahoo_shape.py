@@ -25,14 +25,14 @@ def make_yahoo_shape(scale: float = 1.0, *, seed: int = 0) -> Cinema:
     >>> make_yahoo_shape(0.01).interactions
     Interactions(19,489 users × 461 items, 488,176 interactions, with timestamp and origin)
     """
-    n_users, n_items, clicks = counts_at(scale)
+    n_users, n_items, clicks = scale_counts(scale)
     return make_cinema(n_users, n_items, n_clicks=clicks, seed=seed)
 
 
-def counts_at(scale: float) -> tuple[int, int, int]:
+def scale_counts(scale: float) -> tuple[int, int, int]:
     """Return the numbers of users, items and interactions at a scale.
 
-    >>> counts_at(0.01)
+    >>> scale_counts(0.01)
     (19489, 461, 488176)
     """
     if not (isinstance(scale, (int, float)) and _SMALLEST <= scale <= 10):

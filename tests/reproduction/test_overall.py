@@ -1,4 +1,4 @@
-"""Table 2, on a data set small enough to be remade here: how rows are tuned, judged, and held against controls."""
+"""Table 2 on a small data set: how rows are tuned, evaluated and compared with controls."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 import prorec
 from prorec import InputError, ProRec
 from prorec.models import CDAE, NCE, SVD
-from reproduction.overall_results import CONTROL, controls, denoised, overall, rows_of
+from reproduction.overall_results import CONTROL, add_denoiser, make_controls, make_rows, run_overall
 from reproduction.protocol import METRICS, Parts, Protocol, Result, Row
 from reproduction.result_pages import datasets_page, overall_page
-from reproduction.run_cache import Runs, Store, code
+from reproduction.run_cache import ExperimentCache, ResultCache, code_digest
 
 BASE = Row("NCE", NCE(), {"rank": (4, 8)})
-ROWS = [BASE, denoised(BASE, grid={"lam": (0.5, 0.75)})]
+ROWS = [BASE, add_denoiser(BASE, grid={"lam": (0.5, 0.75)})]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def clicks() -> prorec.Interactions:
 
 
 def test_rows_of_the_paper() -> None:
-    rows = rows_of({"SVD": SVD(), "CDAE": CDAE()})
+    rows = make_rows({"SVD": SVD(), "CDAE": CDAE()})
     assert [row.name for row in rows] == [
         "SVD",
         "CDAE",
@@ -43,7 +43,7 @@ def test_rows_of_the_paper() -> None:
 
 
 def _mean_of_four(model: NCE, parts: prorec.Split, seed: int) -> float:
-    """What a finalist is chosen by, step by step: its own validation part, and three more divisions."""
+    """Return the mean that selects a finalist: over its validation part and three more divisions."""
 
     def ndcg(train: prorec.Interactions, valid: prorec.Interactions) -> float:
         return prorec.evaluate(model.fit(train), valid, k=5, metrics="paper").mean["ndcg@5"]
@@ -61,13 +61,13 @@ def test_the_luckiest_trial_is_not_taken_for_the_best(clicks: prorec.Interaction
     """On some split, the best on one validation part is not the best on four; the latter is chosen."""
     ranks = (20, 25, 30)
     row = Row("NCE", NCE(), {"rank": ranks})
-    protocol = Protocol(clicks, "small", Store(tmp_path), trials=3, n_seeds=1)
+    protocol = Protocol(clicks, "small", ExperimentCache(tmp_path), n_trials=3, n_seeds=1)
     n_changed = 0
     for seed in range(6):
         parts = prorec.split_by_user(clicks, (0.5, 0.2, 0.3), seed=seed)
         means = {rank: _mean_of_four(NCE(rank=rank), parts, seed) for rank in ranks}
         best = max(means, key=lambda rank: means[rank])
-        assert protocol.tuned(row, seed) == (NCE(rank=best), {"rank": best})
+        assert protocol.tune(row, seed) == (NCE(rank=best), {"rank": best})
         single = {
             rank: prorec.evaluate(NCE(rank=rank).fit(parts.train), parts.valid, k=5, metrics="paper").mean["ndcg@5"]
             for rank in ranks
@@ -82,12 +82,11 @@ def test_other_parts_of_the_same_data_set_are_other_results(clicks: prorec.Inter
         return Parts(split.train, split.valid, split.train_and_valid, split.test)
 
     def made(folder: Path) -> list[Any]:
-        how = {"trials": 2, "n_seeds": 1}
-        first = Protocol(clicks, "small", Store(folder / "a"), **how)
-        second = Protocol(clicks, "small", Store(folder / "b"), **how, parts_of=halves)
+        first = Protocol(clicks, "small", ExperimentCache(folder / "a"), n_trials=2, n_seeds=1)
+        second = Protocol(clicks, "small", ExperimentCache(folder / "b"), n_trials=2, n_seeds=1, make_parts=halves)
         model = NCE(rank=4)
-        return [each.judged("x", 0, model, replace(model).fit)["ndcg@5"] for each in (first, second)] + [
-            each.tuned(BASE, 0) for each in (first, second)
+        return [each.evaluate("x", 0, model, replace(model).fit)["ndcg@5"] for each in (first, second)] + [
+            each.tune(BASE, 0) for each in (first, second)
         ]
 
     apart = made(tmp_path)
@@ -100,7 +99,7 @@ def test_other_parts_of_the_same_data_set_are_other_results(clicks: prorec.Inter
 def test_every_split_is_tuned_on_its_own_validation_part_and_judged_by_its_own_test_part(
     clicks: prorec.Interactions, tmp_path: Path
 ) -> None:
-    results = overall(Protocol(clicks, "small", Store(tmp_path), trials=3, n_seeds=2), ROWS)
+    results = run_overall(Protocol(clicks, "small", ExperimentCache(tmp_path), n_trials=3, n_seeds=2), ROWS)
     assert list(results) == [
         "NCE",
         "NCE + ProRec",
@@ -136,16 +135,16 @@ def test_every_split_is_tuned_on_its_own_validation_part_and_judged_by_its_own_t
 
 
 def test_a_row_made_from_another_begins_with_what_was_chosen_there(clicks: prorec.Interactions, tmp_path: Path) -> None:
-    protocol = Protocol(clicks, "small", Store(tmp_path), trials=1, n_seeds=1)
+    protocol = Protocol(clicks, "small", ExperimentCache(tmp_path), n_trials=1, n_seeds=1)
     base = Row("NCE", NCE(), {"rank": (8, 4, 2)})  # one trial: the middle of the grid
-    best, parameters = protocol.tuned(denoised(base, grid={"lam": (0.25, 0.75, 0.5)}), 0)
+    best, parameters = protocol.tune(add_denoiser(base, grid={"lam": (0.25, 0.75, 0.5)}), 0)
     assert parameters == {"model__rank": 4, "lam": 0.5}
     assert best == ProRec(NCE(rank=4), lam=0.5)
 
 
 def test_what_was_run_is_not_run_again(clicks: prorec.Interactions, tmp_path: Path) -> None:
     def made() -> dict[str, Result]:
-        return overall(Protocol(clicks, "small", Store(tmp_path), trials=2, n_seeds=1), ROWS[:1])
+        return run_overall(Protocol(clicks, "small", ExperimentCache(tmp_path), n_trials=2, n_seeds=1), ROWS[:1])
 
     first = made()
     kept = sorted((tmp_path / "runs").iterdir())
@@ -158,8 +157,8 @@ def test_what_was_run_is_not_run_again(clicks: prorec.Interactions, tmp_path: Pa
 
 def test_progress_comes_to_its_end(clicks: prorec.Interactions, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    overall(
-        Protocol(clicks, "small", Store(tmp_path), trials=1, n_seeds=2),
+    run_overall(
+        Protocol(clicks, "small", ExperimentCache(tmp_path), n_trials=1, n_seeds=2),
         ROWS[:1],
         progress=lambda what, done, total: seen.append((what, done, total)),
     )
@@ -169,7 +168,7 @@ def test_progress_comes_to_its_end(clicks: prorec.Interactions, tmp_path: Path) 
 def test_controls_have_weights_of_the_same_size(clicks: prorec.Interactions) -> None:
     denoiser = ProRec(NCE(rank=8))
     wanted = np.sort(denoiser.fit(clicks).weights_.data)
-    fitted = {name: fit(clicks) for name, fit in controls(ProRec(NCE(rank=8))).items()}
+    fitted = {name: fit(clicks) for name, fit in make_controls(ProRec(NCE(rank=8))).items()}
     fitted = {name: getattr(model, "model_", model) for name, model in fitted.items()}
     for name in ("weights shuffled", "weights by popularity"):
         np.testing.assert_array_equal(np.sort(fitted[name].interactions_.matrix.data), wanted)
@@ -179,7 +178,7 @@ def test_controls_have_weights_of_the_same_size(clicks: prorec.Interactions) -> 
     by_popularity = fitted["weights by popularity"].interactions_
     popularity = by_popularity.popularity[by_popularity.item_codes]
     assert np.corrcoef(popularity, by_popularity.matrix.data)[0, 1] > 0.1
-    assert fitted["regulariser doubled"].regularization == 2000.0  # type: ignore[attr-defined]
+    assert fitted["regulariser doubled"].regularization == 2000.0
     assert (fitted["regulariser doubled"].interactions_.matrix.data == 1).all()
 
 
@@ -197,7 +196,7 @@ def test_intervals_gains_and_stars() -> None:
     assert np.isnan(base.gain(_result([0.0, 0.0, 0.0], [0.0, 0.0, 0.0]), "ndcg@5"))
     better = _result([0.2, 0.3, 0.4001], [0.3, 0.4, 0.5001])
     assert better.p_against(base, "ndcg@5") < 1e-6
-    rows = [Row("A", NCE(), {}), denoised(Row("A", NCE(), {}))]
+    rows = [Row("A", NCE(), {}), add_denoiser(Row("A", NCE(), {}))]
     page = overall_page("small", rows, {"A": base, "A + ProRec": better})
     assert "+40.0%*" in page
     assert "with p < .01, A gained, none lost, and for none the difference may be luck" in page
@@ -206,7 +205,7 @@ def test_intervals_gains_and_stars() -> None:
 
 
 def test_runs_know_what_they_are_of(tmp_path: Path) -> None:
-    runs, calls = Runs(tmp_path), []
+    runs, calls = ResultCache(tmp_path), []
 
     def work() -> dict[str, int]:
         calls.append(1)
@@ -218,9 +217,9 @@ def test_runs_know_what_they_are_of(tmp_path: Path) -> None:
     assert "cores" in machine
     assert runs.machines == {machine: 3}  # asked for three times
     for path in tmp_path.iterdir():
-        assert json.loads(path.read_text())["of"]["code"] == code()
+        assert json.loads(path.read_text())["configuration"]["code"] == code_digest()
         path.write_text("{")
-    with pytest.raises(InputError, match="not a result of a run; remove it"):
+    with pytest.raises(InputError, match="remove it"):
         runs.get({"seed": 1}, work)
 
 

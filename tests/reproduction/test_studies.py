@@ -13,14 +13,14 @@ import prorec
 from prorec import InputError, ProRec
 from prorec.models import NCE
 from reproduction import parameter_curves
-from reproduction.ablation import ablation, ablation_rows
+from reproduction.ablation import ablation_rows, run_ablation
 from reproduction.case_study import study_case
-from reproduction.figures import case_figure, curve_figure, noise_figure, save
-from reproduction.injected_noise import noise_experiment
-from reproduction.parameter_curves import curve
+from reproduction.figures import draw_case, draw_curve, draw_noise, save_figure
+from reproduction.injected_noise import run_injected_noise
+from reproduction.parameter_curves import run_curve
 from reproduction.protocol import Protocol
 from reproduction.result_pages import ablation_page, case_page, curve_page, noise_page
-from reproduction.run_cache import Store
+from reproduction.run_cache import ExperimentCache
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def clicks() -> prorec.Interactions:
 
 @pytest.fixture
 def protocol(clicks: prorec.Interactions, tmp_path: Path) -> Protocol:
-    return Protocol(clicks, "small", Store(tmp_path), trials=1, n_seeds=2)
+    return Protocol(clicks, "small", ExperimentCache(tmp_path), n_trials=1, n_seeds=2)
 
 
 def texts_of(path: Path) -> str:
@@ -40,19 +40,19 @@ def texts_of(path: Path) -> str:
 
 
 def test_noise_is_put_in_found_and_taken_out(clicks: prorec.Interactions, tmp_path: Path) -> None:
-    results = noise_experiment(
+    results = run_injected_noise(
         clicks,
         "small",
-        Store(tmp_path),
+        ExperimentCache(tmp_path),
         NCE(rank=20),
-        trials=1,
+        n_trials=1,
         n_seeds=2,
         levels=(0.0, 0.2),
         kinds=("uniform", "swap"),
     )
     assert set(results) == {(kind, level) for kind in ("uniform", "swap") for level in (0.0, 0.2)}
     assert results["uniform", 0.0] is results["swap", 0.0]
-    assert not results["uniform", 0.0].found
+    assert not results["uniform", 0.0].detection
     # one split by hand
     split = prorec.split_by_user(clicks, (0.8, 0.2), seed=1)
     noisy = prorec.inject_noise(split.train, 0.2, "uniform", seed=1)
@@ -61,9 +61,9 @@ def test_noise_is_put_in_found_and_taken_out(clicks: prorec.Interactions, tmp_pa
     nce = NCE(chosen["model__rank"], chosen["model__regularization"], chosen["model__popularity_power"])
     denoiser = ProRec(nce, lam=chosen["lam"], gamma=chosen["gamma"]).fit(noisy.interactions)
     below = denoiser.matching_.margins < 0
-    assert at.found["hit_ratio"][1] == pytest.approx(below[noisy.is_noise].mean())
-    assert at.found["false_flag_rate"][1] == pytest.approx(below[~noisy.is_noise].mean())
-    assert at.found["auroc"].min() > 0.6
+    assert at.detection["hit_ratio"][1] == pytest.approx(below[noisy.is_noise].mean())
+    assert at.detection["false_flag_rate"][1] == pytest.approx(below[~noisy.is_noise].mean())
+    assert at.detection["auroc"].min() > 0.6
     recall = prorec.evaluate(denoiser, split.test, k=5, metrics="paper").per_user["recall@5"]
     np.testing.assert_allclose(at.denoised.per_user["recall@5"][1], recall)
     chosen = at.plain.parameters[1]
@@ -73,9 +73,9 @@ def test_noise_is_put_in_found_and_taken_out(clicks: prorec.Interactions, tmp_pa
     np.testing.assert_allclose(at.ceiling.per_user["recall@5"][1], recall)
 
     page = noise_page("small", "NCE", results)
-    assert f"| uniform | 20% | {at.found['hit_ratio'].mean():.3f} |" in page
+    assert f"| uniform | 20% | {at.detection['hit_ratio'].mean():.3f} |" in page
     assert "of 3 settings" in page
-    save(noise_figure(results, "small", "NCE"), tmp_path / "noise.svg")
+    save_figure(draw_noise(results, "small", "NCE"), tmp_path / "noise.svg")
     drawn = texts_of(tmp_path / "noise.svg")
     assert all(text in drawn for text in ("uniform noise", "swap noise", "Recall@5", "share below the threshold"))
 
@@ -86,9 +86,9 @@ def test_ablation_takes_one_part_after_the_other(protocol: Protocol) -> None:
         replace(row, grid={name: values for name, values in row.grid.items() if "rank" not in name}) for row in rows
     ]
     models = [row.model for row in rows[1:]]
-    assert [model.transport for model in models] == ["emd", "sinkhorn", "relaxed", "relaxed"]  # type: ignore[attr-defined]
-    assert [model.threshold for model in models] == [10, 10, 10, "personal"]  # type: ignore[attr-defined]
-    results = ablation(protocol, rows)
+    assert [model.transport for model in models] == ["emd", "sinkhorn", "relaxed", "relaxed"]
+    assert [model.threshold for model in models] == [10, 10, 10, "personal"]
+    results = run_ablation(protocol, rows)
     names = ["NCE", "NCE + EMD", "NCE + Sinkhorn", "NCE + ROT", "NCE + ProRec"]
     assert list(results) == names
     assert len({results[name].mean("ndcg@5") for name in names}) == 5
@@ -96,32 +96,32 @@ def test_ablation_takes_one_part_after_the_other(protocol: Protocol) -> None:
     best = max(names, key=lambda name: results[name].mean("ndcg@5"))
     assert f"By NDCG@5, best first: {best}, " in page
     assert f"(ROT takes {results['NCE + ROT'].seconds / results['NCE + Sinkhorn'].seconds:.2f} of" in page
-    again = ablation(protocol, rows)  # from what was kept, thresholds and all
+    again = run_ablation(protocol, rows)  # from what was kept, thresholds and all
     assert again["NCE + ROT"].parameters == results["NCE + ROT"].parameters
 
 
 def test_curves_go_through_the_grid(protocol: Protocol, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parameter_curves, "MODEL", NCE(rank=10))
-    found = curve(protocol, "lambda")
+    found = run_curve(protocol, "lambda")
     assert found.values == (0.0, 0.25, 0.5, 0.75, 1.0)
     np.testing.assert_allclose(found.gains[-1], 0, atol=1e-6)  # λ = 1 changes nothing
     assert np.abs(found.gains[:-1]).max() > 0.001
     parts = protocol.parts(1)
-    denoiser = ProRec(NCE(rank=10), lam=0.25, gamma=0.1, beta=20).fit(parts.known)
+    denoiser = ProRec(NCE(rank=10), lam=0.25, gamma=0.1, beta=20).fit(parts.train_and_valid)
     wanted = prorec.evaluate(denoiser, parts.test, k=5, metrics="paper").mean["ndcg@5"]
     assert found.denoised[1, 1] == pytest.approx(wanted)
-    ridge = curve(protocol, "zeta")
+    ridge = run_curve(protocol, "zeta")
     assert len(set(ridge.plain[:, 0])) == len(ridge.values)  # without ProRec, ζ matters too
     page = curve_page("amusic", found)
     assert "(paper: 0.5)" in page
     assert f"| 1 | {found.plain.mean():.4f}".replace("0.", ".") in page
     for name, each in (("lambda", found), ("zeta", ridge)):
-        save(curve_figure(each, "amusic"), tmp_path / f"{name}.svg")
+        save_figure(draw_curve(each, "amusic"), tmp_path / f"{name}.svg")
         assert "% over NCE" in texts_of(tmp_path / f"{name}.svg")
     assert "the paper's best" in texts_of(tmp_path / "lambda.svg")
     assert "the paper's best" not in texts_of(tmp_path / "zeta.svg")
     again = tmp_path / "again.svg"
-    save(curve_figure(found, "amusic"), again)
+    save_figure(draw_curve(found, "amusic"), again)
     assert again.read_bytes() == (tmp_path / "lambda.svg").read_bytes()
 
 
@@ -133,7 +133,7 @@ def test_the_case_is_found_by_its_rule(clicks: prorec.Interactions, tmp_path: Pa
     assert len(set(case.shown)) == len(case.shown)
     entered = set(case.after[case.user]) - set(case.before[case.user])
     assert entered
-    places = case.places(case.user)
+    places = case.positions(case.user)
     assert (np.diff(case.weights[places]) <= 0).all()
     np.testing.assert_array_equal(case.weights, denoiser.weights_.data)
     # the mistakes of this cinema are off the genres that a user likes
@@ -141,7 +141,7 @@ def test_the_case_is_found_by_its_rule(clicks: prorec.Interactions, tmp_path: Pa
     page = case_page(case)
     assert page.count("| entered |") == len(entered)
     assert str(clicks.item_names[clicks.matrix.indices[places[-1]]]) in page  # type: ignore[index]
-    save(case_figure(case), tmp_path / "case.svg")
+    save_figure(draw_case(case), tmp_path / "case.svg")
     drawn = texts_of(tmp_path / "case.svg")
     assert all(f"user {clicks.users[user]}" in drawn for user in case.shown)
 
