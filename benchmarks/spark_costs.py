@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.spark_growth import started, write_factors
 from benchmarks.spark_skew import stages_of
-from prorec.noise.evidence import Pairs, evidence_in
+from prorec.noise.plan_ranks import Pairs, rank_in_blocks
 from prorec.transport.backend import CpuBackend
 from prorec.transport.blocks import Blocks
 from prorec.transport.factors import Factors
@@ -81,7 +81,7 @@ def passes() -> None:
             second, _ = worked(work.match, -by_user, -by_item, 0, clicks)
             rows = np.repeat(np.arange(n_users, dtype=np.int32), np.diff(clicks.indptr))
             fold = Pairs(rows[::5], clicks.indices[::5].astype(np.int32))
-            third, _ = worked(evidence_in, work.blocks, None, clicks, fold)
+            third, _ = worked(rank_in_blocks, work.blocks, None, clicks, fold)
         if n_users == 600:
             continue
         pairs = n_users * n_items

@@ -80,7 +80,7 @@ def every_estimator() -> list[Estimator]:
     models = [kind() for name, kind in sorted(Model.registry.items()) if name != "ProRec"]
     for model in models:
         model.set_params(seed=3)
-    others = [ProRec(NCE(rank=7), gamma=0.25), wrap(Silent("somebody else's"))]
+    others = [ProRec(NCE(rank=7), gamma=0.25), wrap(Silent("somebody else's")), NoiseFinder([NCE(rank=7)], folds=3)]
     return [*models, *others]
 
 
@@ -119,8 +119,12 @@ def test_an_estimator_is_fitted_once_fit_has_stored_a_result() -> None:
     model = SVD(rank=2)
     assert not hasattr(model, "scores_")
     with pytest.raises(NotFittedError, match="SVD is not fitted yet"):
+        _ = model.arrays_
+    with pytest.raises(NotFittedError, match="SVD is not fitted yet"):
         model.recommend([0])
     model.fit(CLICKS)._check_fitted()
+    with pytest.raises(AttributeError, match="'history_'"):
+        _ = model.history_  # type: ignore[attr-defined]
     with pytest.raises(NotFittedError):
         clone(model)._check_fitted()
 

@@ -19,7 +19,7 @@ from prorec.engines.spark.arrow_batches import in_pieces, values_in
 from prorec.engines.spark.block_tasks import counted
 from prorec.engines.spark.chance import chance
 from prorec.models import WRMF
-from prorec.noise.basis import basis_names
+from prorec.noise.posterior import basis_names
 from prorec.report.formatting import format_percent
 from tests.engines.kills import killing
 from tests.engines.test_spark import factors_of, places_in, table_of
@@ -137,9 +137,10 @@ def test_the_same_probabilities_whoever_is_killed(
     asked = np.repeat(np.arange(len(log)), 2)
     assert (log.pair_positions(log.user_codes[asked], controls) < 0).all(), "nobody has clicked on a control"
     FromSpark.turn.clear()
-    monkeypatch.setattr("prorec.noise.finder.dealt", lambda *_: folds.astype(np.int16))
+    monkeypatch.setattr("prorec.noise.finder.assign_folds", lambda *_: folds.astype(np.int16))
     monkeypatch.setattr(
-        "prorec.noise.finder.drawn", lambda *_: (controls.astype(np.int32), np.ones(len(controls), dtype=bool))
+        "prorec.noise.finder.sample_negatives",
+        lambda *_: (controls.astype(np.int32), np.ones(len(controls), dtype=bool)),
     )
     finder = NoiseFinder([FromSpark(work, number, log.matrix.shape) for number in range(2)], folds=FOLDS)
     local = ProRec(fitted, noise_method=finder, **SETTINGS).fit(log, refit=False)

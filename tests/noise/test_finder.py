@@ -13,7 +13,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import prorec
-from prorec import InputError, Interactions, NoiseFinder, ProRec, detection_metrics
+from prorec import InputError, Interactions, NoiseFinder, NotFittedError, ProRec, detection_metrics
 from prorec.models import CDAE, EASE, NCE, SVD, Popularity
 from prorec.noise import noise_rate
 from reproduction.baselines import SCORERS
@@ -23,7 +23,7 @@ from reproduction.baselines import SCORERS
 def _rough_intervals() -> Iterator[None]:
     """Drawing users again takes longer than small logs do, and changes nothing but the interval: see test_parts.py."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noise_rate, "_DRAWS", 20)
+        patch.setattr(noise_rate, "_N_RESAMPLES", 20)
         yield
 
 
@@ -57,10 +57,11 @@ def test_probabilities_mean_what_they_say(kind: str) -> None:
     found = detection_metrics(finder.noise_probability_, noisy.is_noise)
     assert found["calibration_error"] < 0.03
     assert finder.noise_rate_.estimate == pytest.approx(noisy.is_noise.mean(), abs=0.02)
+    line = finder.posterior_.noise_rate_line
     flags = finder.flag(fdr=0.3)
     assert flags.any()
     assert (~noisy.is_noise[flags]).mean() < 0.35
-    assert finder.noise_.even > finder.noise_.by_popularity or kind == "popularity"
+    assert line.uniform > line.by_popularity or kind == "popularity"
 
 
 def test_a_clean_club_is_left_alone() -> None:
@@ -202,7 +203,7 @@ def test_nothing_before_fit() -> None:
         lambda: NoiseFinder().table(),
         lambda: NoiseFinder().percentile_rank_,
     ):
-        with pytest.raises(InputError, match="call fit first"):
+        with pytest.raises(NotFittedError, match=r"not fitted yet; call NoiseFinder\.fit"):
             ask()
 
 
@@ -416,5 +417,5 @@ def test_few_interactions_have_few_folds() -> None:
         csr_array(np.array([[1, 1, 0], [0, 1, 1]], dtype=np.float32))
     )
     assert denoiser.finder_.folds == 4
-    with pytest.raises(InputError, match="noise must be"):
+    with pytest.raises(InputError, match="noise_method must be"):
         ProRec(SVD(rank=1), noise_method=np.ones(2)).fit(random_clicks(9, 9, 0.5))

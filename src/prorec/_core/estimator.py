@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from html import escape
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError, NotFittedError
@@ -99,6 +99,14 @@ class Estimator:
         if not self._is_fitted():
             name = type(self).__name__
             raise NotFittedError(f"this {name} is not fitted yet; call {name}.fit(…) first")
+
+    if not TYPE_CHECKING:  # a type checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise `NotFittedError` for a result that `fit` has not stored yet."""
+            if name.endswith("_") and not name.startswith("_"):
+                self._check_fitted()
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def _summary(self) -> Mapping[str, str]:
         """Return lines about the fitted estimator for the notebook table: name and text."""

@@ -19,7 +19,8 @@ from prorec.cli.options import ConsoleOptions, LogOptions, TableOutput
 from prorec.cli.output_files import check_output, is_parquet, write_rows
 from prorec.denoise import ProRec
 from prorec.models.model import load
-from prorec.noise.basis import basis_names
+from prorec.noise.later_interactions import score_later
+from prorec.noise.posterior import basis_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ def score(saved: SavedModel, output: TableOutput, console: ConsoleOptions, log: 
         finder = denoiser.finder_
     with console.progress() as progress:
         source = log.read(progress)
-    probability, basis = finder.scored(source.interactions)
+    probability, basis = score_later(finder, source.interactions)
     # An unknown probability becomes an empty cell and not the text "nan".
     values = pa.array(probability, mask=np.isnan(probability))
     table = source.with_columns({"noise_probability": values, "basis": basis_names(basis)})

@@ -186,8 +186,8 @@ def _identity(given: ProRec, model: Model, known: Interactions) -> str:
     settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name not in apart}
     noise = given.noise_method
     if not isinstance(noise, str):
-        voters = [_told_apart(wrap(each)) for each in noise._given()]
-        noise = [noise.models is None, noise.folds, noise.transport, noise.seed, voters]
+        voters = [_told_apart(wrap(each)) for each in noise.list_base_models()]
+        noise = [noise.base_models is None, noise.folds, noise.transport, noise.seed, voters]
     content = digest_pairs(known.matrix), digest(known.matrix.data)
     return json.dumps([__version__, settings, noise, *_told_apart(model), content], default=json_default)
 

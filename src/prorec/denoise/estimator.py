@@ -391,7 +391,7 @@ class ProRec(Model):
         }
         arrays = self.arrays_ | {f"model.{name}": array for name, array in model.arrays_.items()}
         if self._found is not None:
-            about["finder"] = self._found.parameters()
+            about["finder"] = self._found.describe()
             arrays |= {f"noise.{name}": array for name, array in self._found.arrays_.items()}
         write_model(as_path(folder), type(self).__name__, about, arrays, self.interactions_)
 

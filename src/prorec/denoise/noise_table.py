@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from prorec.interactions.columns import ColumnRef, choose_columns
 from prorec.interactions.ids import take_ids
 from prorec.interactions.tables import FrameType, read_frame, to_frame
-from prorec.noise.basis import basis_names
+from prorec.noise.posterior import basis_names
 
 if TYPE_CHECKING:
     from prorec.denoise.estimator import ProRec

@@ -1,4 +1,4 @@
-"""Finding noise: cross-fitted evidence, the share of noise, a probability for each interaction, flags."""
+"""Noise finding: cross-fitted features, the noise rate, a noise probability for each interaction, and flags."""
 
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.noise_rate import NoiseRateEstimate

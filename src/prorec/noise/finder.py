@@ -1,19 +1,18 @@
-"""Which clicks are noise: each is judged by models that have not seen it, and gets a probability."""
+"""NoiseFinder: a noise probability for every interaction of a log, by cross-fitting."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import expit
 
 from prorec._core.checks import check_choice, check_float, check_int
-from prorec._core.errors import InputError
+from prorec._core.errors import DamagedFileError, InputError
 from prorec._core.estimator import Estimator
 from prorec._core.progress import Progress, check_progress
 from prorec._core.random import make_generator
@@ -27,193 +26,135 @@ from prorec.models.storage import Arrays
 from prorec.models.svd import SVD
 from prorec.models.wrap import wrap
 from prorec.models.wrmf import WRMF
-from prorec.noise.basis import SEEN, UNKNOWN, basis_names, basis_of
-from prorec.noise.company import Company, Judged
-from prorec.noise.controls import CONTROLS, EVERYTHING, LEARN_FROM, drawn
-from prorec.noise.evidence import Pairs, Transport, evidence
+from prorec.noise.cross_fitting import (
+    MAX_TRAINING_CLICKS,
+    NEGATIVES_PER_CLICK,
+    NO_NEGATIVES,
+    assign_folds,
+    copy_unfitted,
+    cross_fit,
+    sample_negatives,
+)
 from prorec.noise.flagging import flag_interactions
-from prorec.noise.folds import dealt, without
-from prorec.noise.learned import Learned, Observed
-from prorec.noise.noise_rate import Noise, NoiseRateEstimate
+from prorec.noise.later_interactions import score_later
+from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
+from prorec.noise.plan_ranks import Pairs, Transport
+from prorec.noise.posterior import NoisePosterior, basis_codes, basis_names, fit_posterior
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
-_VOTERS: tuple[Model, ...] = (
+DEFAULT_BASE_MODELS: tuple[Model, ...] = (
     WRMF(rank=10, alpha=10.0, regularization=30.0),
     NCE(rank=20, regularization=10000.0),
     SVD(rank=5),
     WRMF(rank=40, alpha=1.0, regularization=10.0),
 )
-"""Coarse models: what one user does has little say in them, which is what out-of-sample scores are better for."""
+"""Base models of `NoiseFinder`. They are coarse, so that a single user has little influence on them."""
 
 
 @dataclass
 class NoiseFinder(Estimator):
-    """Finds clicks that might as well be random draws, by cross-fitting, and says how probable that is.
+    """Estimator of the noise probability of every interaction, and of the noise rate of a log.
 
-    Interactions are dealt into folds. Each is judged by models that learned from the other folds: by the value of its
-    pair in a transport plan, and by the share of the user's unobserved items that have a larger one. The same is done
-    for controls, pairs drawn at random from what each user has not clicked on; and what tells clicks from controls is
-    learned. Where clicks are least distinguishable from controls, they tell how much noise there is; the
-    rest follows from Bayes' rule.
+    Interactions are divided into folds. Base models that were trained on the other folds score each interaction, and
+    also negatives: pairs sampled from the items that each user has no interaction with. A density-ratio classifier
+    separates interactions from negatives. The noise rate is estimated where interactions look most like negatives, and
+    Bayes' rule gives the noise probability. docs/noise.md explains each step.
 
-    What comes out, for each interaction in the order of `interactions_.matrix.data`: `noise_probability_`,
-    `percentile_rank_` (the mean over models), `basis_`; and `noise_rate_`, `flag`, `table`, `score`.
+    Attributes
+    ----------
+    noise_probability_ : array
+        Noise probability of each interaction, in the order of `interactions_.matrix.data`.
+    noise_rate_ : NoiseRateEstimate
+        Noise rate of the log, with an interval.
+    percentile_rank_ : array
+        Share of the user's unobserved items that rank above each interaction, averaged over the base models.
+    basis_ : array of int
+        Code of each probability's basis: 0 for base models, 1 for popularity, if the user has no other interaction.
+    interactions_ : Interactions
+        Interactions that `fit` was called with.
+    base_models_ : list of Model
+        Base models, fitted to all interactions; `score` uses them.
 
+    Examples
+    --------
     >>> import prorec
-    >>> clicks = prorec.load_dataset("cinema")
-    >>> finder = NoiseFinder(folds=5).fit(clicks)
+    >>> finder = NoiseFinder(folds=5).fit(prorec.load_dataset("cinema"))
     >>> print(f"{finder.noise_rate_.estimate:.0%}")
     7%
+    >>> int(finder.flag(n=100).sum())
+    100
     """
 
     base_models: Any = None
-    """Who votes: a model, or a list of them; any that `prorec.models.wrap` takes. By default, four coarse ones."""
+    """One base model or a list of them, of `prorec.models` or any that `prorec.models.wrap` takes; by default four
+    coarse models."""
     _: KW_ONLY
     folds: int = 20
-    """Each interaction is judged by models that learned from all folds but its own. Fewer are faster, and find
-    a little less."""
+    """Number of folds. Fewer are faster and find slightly less noise."""
     transport: Transport = "relaxed-users"
     """The transport plan: `relaxed-users` fixes the users' marginal only (Eq. 6) and keeps the order of the scores;
-    `relaxed` (Eq. 7) and `sinkhorn` use the items' marginal too."""
+    `relaxed` (Eq. 7) and `sinkhorn` (Eq. 4) use the items' marginal too."""
     seed: int = 0
-    """Of folds and controls."""
+    """Seed of the folds, the negatives and the intervals."""
     memory: float = DEFAULT_MEMORY
-    """How many bytes of blocks of users × items may be in memory at once."""
-
-    # ── learning ────────────────────────────────────────────────────────────────────────────────────
+    """Maximum number of bytes of blocks of users × items in memory."""
 
     def fit(self, interactions: Interactions | csr_array, *, progress: Progress | None = None) -> Self:
-        """Judge every interaction by models that have not seen it.
+        """Estimate the noise rate and the noise probability of every interaction.
 
         Parameters
         ----------
-        interactions : interactions, or a sparse matrix of weights in [0, 1], users × items
-        progress : called with what is being done, how much of it is done, and how much there is
+        interactions : Interactions or sparse matrix
+            Interactions, or weights in [0, 1] as users × items.
+        progress : Progress, optional
+            Called with the task, the number of steps done and the number of steps in all.
+
+        Returns
+        -------
+        NoiseFinder
+            The finder itself.
+
+        Raises
+        ------
+        InputError
+            If a parameter is out of range, or the interactions are too few to cross-fit.
         """
-        known = as_interactions(interactions)
+        interactions = as_interactions(interactions)
         check_progress(progress)
-        voters = self._voters(known)
+        report: Progress = progress or (lambda *_: None)
+        models = self._check_models(interactions)
         rng = make_generator(self.seed)
-        matrix = known.matrix
-        fold_of = dealt(matrix, self.folds, rng)
-        learned_from = np.arange(len(known))
-        if len(known) > LEARN_FROM:
-            learned_from = np.sort(rng.choice(len(known), LEARN_FROM, replace=False))
-        asked = np.repeat(learned_from, CONTROLS)
-        items, there = drawn(matrix, known.user_codes[asked], rng.random(len(asked)))
-        asked, items = asked[there], items[there]
-        if not len(asked):
-            raise InputError(EVERYTHING)
+        matrix, n = interactions.matrix, len(interactions)
+        click_folds = assign_folds(matrix, self.folds, rng)
+        training_clicks = np.arange(n)
+        if n > MAX_TRAINING_CLICKS:
+            training_clicks = np.sort(rng.choice(n, MAX_TRAINING_CLICKS, replace=False))
+        # Each negative belongs to a click: it has the same user and the same fold.
+        sampled_for = np.repeat(training_clicks, NEGATIVES_PER_CLICK)
+        negatives, exists = sample_negatives(matrix, interactions.user_codes[sampled_for], rng.random(len(sampled_for)))
+        if not exists.any():
+            raise InputError(NO_NEGATIVES)
+        click_of_pair = np.append(np.arange(n), sampled_for[exists])
         pairs = Pairs(
-            np.concatenate([known.user_codes, known.user_codes[asked]]).astype(np.int32),
-            np.concatenate([known.item_codes, items]).astype(np.int32),
+            interactions.user_codes[click_of_pair].astype(np.int32),
+            np.append(interactions.item_codes, negatives[exists]).astype(np.int32),
         )
-        judged = self._judged(known, voters, fold_of, np.append(fold_of, fold_of[asked]), pairs, progress)
-        n = len(known)
-        self._company = Company(matrix, judged.vote[:n], judged.popularity[:n])
-        of_user = self._company.of_users(judged, pairs, np.append(np.arange(n), asked))
-        activity = known.activity.astype(np.float32)[pairs.users]
-        itself = np.where(np.arange(len(activity)) < n, activity, np.float32(np.nan))
-        features = judged.features(of_user, self._company.of_items(pairs, activity, itself))
-        chosen = np.concatenate([learned_from, np.arange(n, len(pairs.users))])
-        self.interactions_ = known
-        found = Observed(features, judged.popularity.astype(np.float64), judged.is_alone)
-        self._learned = Learned.fitted(
-            found.at(chosen),
-            pairs.users[chosen],
-            chosen < n,
-            known.activity.astype(np.float64),
-            rng,
+        scores = cross_fit(
+            models, matrix, click_folds, pairs, click_folds[click_of_pair], self.transport, self.memory, report
         )
-        self.noise_probability_ = self._learned.probability(found.at(slice(n)))
-        self.basis_ = basis_of(judged.is_alone[:n])
-        self.models_ = []
-        for place, voter in enumerate(voters):  # for what comes later, and was not seen anyway
-            _report(progress, "fitting for what comes later", place, len(voters))
-            self.models_.append(_fresh(voter).fit(known))
-        _report(progress, "fitting for what comes later", len(voters), len(voters))
+        self.reference_clicks_ = ReferenceClicks(matrix, scores.mean_percentile_rank[:n], scores.popularity[:n])
+        features = _make_features(scores, self.reference_clicks_, pairs, click_of_pair, interactions.activity)
+        training = np.append(training_clicks, np.arange(n, len(click_of_pair)))
+        activity = interactions.activity.astype(np.float64)
+        posterior = fit_posterior(features.at(training), pairs.users[training], training < n, activity, rng)
+        probability = posterior.predict(features.at(slice(n)))
+        self._store(interactions, posterior, probability, basis_codes(scores.is_cold[:n]))
+        self.base_models_ = []
+        for index, model in enumerate(models):
+            report("fitting the final base models", index, len(models))
+            self.base_models_.append(copy_unfitted(model).fit(interactions))
+        report("fitting the final base models", len(models), len(models))
         return self
-
-    def _voters(self, known: Interactions) -> list[Model]:
-        """The models, and everything checked before the first of them learns."""
-        self.check_settings()
-        check_memory(self.memory, known.n_items)
-        if not len(known):
-            raise InputError("there is no interaction to judge")
-        if len(known) < self.folds:
-            raise InputError(f"folds must be at most {len(known)}, the number of interactions; got {self.folds}")
-        if known.activity.max(initial=0) < 2:
-            raise InputError("every user has one interaction only: there is nothing to judge any of them by")
-        voters = [wrap(model) for model in self._given()]
-        if self.base_models is None:
-            voters = [cap_rank(model, known.matrix.shape) for model in voters]
-        for model in voters:
-            model.check_parameters(known.matrix.shape)
-        return voters
-
-    def _given(self) -> list[Any]:
-        if self.base_models is None:
-            return list(_VOTERS)
-        return list(self.base_models) if isinstance(self.base_models, Sequence) else [self.base_models]
-
-    def check_settings(self) -> None:
-        """Refuse parameters that make no sense, whatever the data."""
-        check_int("folds", self.folds, 2, 1000)
-        check_int("seed", self.seed, 0)
-        check_float("memory", self.memory, 0)
-        check_choice("transport", self.transport, ("relaxed-users", "relaxed", "sinkhorn"))
-        if not self._given():
-            raise InputError("base_models must have at least one model in it")
-        for model in self._given():
-            if hasattr(type(model), "noise_probability_"):
-                raise InputError("base_models must be recommenders; got a denoiser")
-            wrap(model)
-
-    def _judged(
-        self,
-        known: Interactions,
-        voters: list[Model],
-        fold_of: NDArray[np.int16],
-        asked_in: NDArray[np.int16],
-        pairs: Pairs,
-        progress: Progress | None,
-    ) -> Judged:
-        judged = Judged.empty(len(voters), len(pairs.users))
-        done, total = 0, self.folds * len(voters)
-        for fold in range(self.folds):
-            train = without(known.matrix, fold_of == fold)
-            here = np.flatnonzero(asked_in == fold)
-            part = Pairs(pairs.users[here], pairs.items[here])
-            judged.popularity[here] = np.bincount(train.indices, minlength=known.n_items)[part.items]
-            judged.is_alone[here] = _has_none(train)[part.users]
-            for place, voter in enumerate(voters):
-                _report(progress, "judging clicks by models that have not seen them", done, total)
-                scores = _fresh(voter).fit(train).scores_
-                found = evidence(scores, known.matrix, part, train, self.transport, self.memory)
-                judged.values[place, here], judged.percentiles[place, here] = found
-                done += 1
-        _report(progress, "judging clicks by models that have not seen them", total, total)
-        return judged
-
-    @property
-    def percentile_rank_(self) -> NDArray[np.float32]:
-        """For each interaction, the share of its user's unobserved items that stand above it; mean over models."""
-        self._fitted()
-        return self._company.vote
-
-    @property
-    def noise_(self) -> Noise:
-        """How much noise there is on items of any popularity."""
-        self._fitted()
-        return self._learned.noise
-
-    @property
-    def noise_rate_(self) -> NoiseRateEstimate:
-        """How much of the log is noise."""
-        self._fitted()
-        return self._learned.share
-
-    # ── what came out ───────────────────────────────────────────────────────────────────────────────
 
     def flag(
         self,
@@ -223,197 +164,231 @@ class NoiseFinder(Estimator):
         fraction: float | None = None,
         threshold: float | None = None,
     ) -> NDArray[np.bool_]:
-        """For each interaction, whether it is among the most suspicious; see `prorec.noise.flagging`.
+        """Flag the most suspicious interactions, by exactly one rule.
 
-        One of: `fdr`, so large a share of the flags may be wrong; `n`, so many; `fraction`, so large a share of all;
-        `threshold`, those with a larger probability.
+        Parameters
+        ----------
+        fdr : float, optional
+            False discovery rate: the expected share of wrong flags.
+        n : int, optional
+            Maximum number of flags.
+        fraction : float, optional
+            Maximum number of flags, as a share of all interactions.
+        threshold : float, optional
+            Interactions with a higher noise probability are flagged.
+
+        Returns
+        -------
+        array of bool
+            Whether each interaction is flagged. Interactions tied at the cut-off are not flagged.
         """
-        self._fitted()
+        self._check_fitted()
         return flag_interactions(self.noise_probability_, fdr=fdr, n=n, fraction=fraction, threshold=threshold)
 
     def table(self, frame: FrameType = "pyarrow") -> Any:
-        """One row per interaction, most suspicious first: user, item, noise_probability, percentile_rank, basis."""
-        self._fitted()
-        known = self.interactions_
+        """Return a table of all interactions, the most suspicious first.
+
+        Parameters
+        ----------
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Type of the table.
+
+        Returns
+        -------
+        table
+            With the columns user, item, noise_probability, percentile_rank and basis.
+        """
+        self._check_fitted()
         order = np.argsort(-self.noise_probability_, kind="stable")
-        columns = {
-            "user": take_ids(known.users, known.user_codes[order]),
-            "item": take_ids(known.items, known.item_codes[order]),
-            "noise_probability": self.noise_probability_[order],
-            "percentile_rank": self.percentile_rank_[order],
-            "basis": basis_names(self.basis_[order]),
-        }
-        return to_frame(pa.table(columns), frame)
+        return _to_table(
+            self.interactions_,
+            order,
+            frame,
+            noise_probability=self.noise_probability_[order],
+            percentile_rank=self.percentile_rank_[order],
+            basis=basis_names(self.basis_[order]),
+        )
 
     def score(self, interactions: Interactions, frame: FrameType = "pyarrow") -> Any:
-        """The probability of noise for interactions that came later: user, item, noise_probability, basis.
+        """Return the noise probability of interactions that arrive after the fit.
 
-        Known users are judged by models of everything they did before; new users by folding in the rest of what they
-        did, as in cross-fitting. One row for each interaction, by user and item. The basis is `models`; `popularity`,
-        where nothing else is known of the user; `unknown item`, which has no probability; or `seen`, for a pair that
-        was learned from, which keeps the probability that it got then.
+        Interactions of known users are scored by base models of the fitted log, those of new users by folding in the
+        user's other interactions.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Interactions to score.
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Type of the table.
+
+        Returns
+        -------
+        table
+            One row per interaction, by user and item, with the columns user, item, noise_probability and basis. The
+            basis is `models`; `popularity`, if no other interaction of the user is known; `unknown item`, which has no
+            probability; or `seen`, for a pair of the fitted log, which keeps its probability.
+
+        Raises
+        ------
+        InputError
+            If the argument is not `Interactions`.
         """
-        probability, basis = self.scored(interactions)
-        columns = {
-            "user": take_ids(interactions.users, interactions.user_codes),
-            "item": take_ids(interactions.items, interactions.item_codes),
-            "noise_probability": pa.array(probability, mask=np.isnan(probability)),
-            "basis": basis_names(basis),
-        }
-        return to_frame(pa.table(columns), frame)
+        self._check_fitted()
+        probability, basis = score_later(self, interactions)
+        return _to_table(
+            interactions,
+            slice(None),
+            frame,
+            noise_probability=pa.array(probability, mask=np.isnan(probability)),
+            basis=basis_names(basis),
+        )
 
-    def scored(self, interactions: Interactions) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-        """The same in the order of `matrix.data`: probabilities, NaN for unknown items, and bases by number."""
-        self._fitted()
-        if not isinstance(interactions, Interactions):
-            raise InputError(f"interactions must be Interactions; got {type(interactions).__name__}")
-        known = self.interactions_
-        users = known.user_positions(interactions.users)[interactions.user_codes]
-        items = known.item_positions(interactions.items)[interactions.item_codes]
-        probability = np.full(len(interactions), np.nan, dtype=np.float32)
-        basis = np.full(len(interactions), UNKNOWN, dtype=np.int8)
-        places = np.full(len(interactions), -1)
-        both = (users >= 0) & (items >= 0)
-        places[both] = known.pair_positions(users[both], items[both])
-        is_seen = places >= 0
-        probability[is_seen], basis[is_seen] = self.noise_probability_[places[is_seen]], SEEN
-        # Who is in the log without any click is as good as new.
-        is_old = (users >= 0) & ~_has_none(known.matrix)[np.maximum(users, 0)]
-        old, new = is_old & (items >= 0) & ~is_seen, ~is_old & (items >= 0) & ~is_seen
-        for which, rows, judge in ((old, users, self._judge_known), (new, interactions.user_codes, self._judge_new)):
-            if which.any():
-                probability[which], basis[which] = judge(rows[which].astype(np.int32), items[which].astype(np.int32))
-        return probability, basis
+    def check_settings(self) -> None:
+        """Raise InputError unless the parameters are valid, whatever the interactions are."""
+        check_int("folds", self.folds, 2, 1000)
+        check_int("seed", self.seed, 0)
+        check_float("memory", self.memory, 0)
+        check_choice("transport", self.transport, ("relaxed-users", "relaxed", "sinkhorn"))
+        models = self.list_base_models()
+        if not models:
+            raise InputError("base_models must contain at least one model; got an empty list")
+        for model in models:
+            if hasattr(type(model), "noise_table"):
+                raise InputError("base_models must be recommenders; got a denoiser. Pass the model inside it.")
+            wrap(model)
 
-    def _judge_known(
-        self, users: NDArray[np.int32], items: NDArray[np.int32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-        known, pairs = self.interactions_, Pairs(users, items)
-        judged = self._empty(items)
-        for place, model in enumerate(self.models_):
-            found = evidence(model.scores_, known.matrix, pairs, known.matrix, self.transport, self.memory)
-            judged.values[place], judged.percentiles[place] = found
-        of_item = self._company.of_items(pairs, known.activity.astype(np.float32)[users])
-        return self._concluded(judged.features(self._company.of_users(judged, pairs), of_item), judged)
+    def list_base_models(self) -> list[Any]:
+        """Return the base models as a list, as they were passed; the default models if none were."""
+        if self.base_models is None:
+            return list(DEFAULT_BASE_MODELS)
+        return list(self.base_models) if isinstance(self.base_models, Sequence) else [self.base_models]
 
-    def _judge_new(
-        self, users: NDArray[np.int32], items: NDArray[np.int32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-        """Users who are not known, by number: each click by what the rest of the user's clicks say."""
-        _, rows = np.unique(users, return_inverse=True)
-        order = np.lexsort((items, rows))
-        pairs = Pairs(rows[order].astype(np.int32), items[order])
-        shape = int(rows.max()) + 1, self.interactions_.n_items
-        matrix = csr_array((np.ones(len(order), dtype=np.float32), (pairs.users, pairs.items)), shape=shape)
-        fold_of = dealt(matrix, self.folds, make_generator(self.seed))
-        judged = self._empty(pairs.items)
-        for fold in range(self.folds):
-            here = np.flatnonzero(fold_of == fold)
-            if len(here):
-                self._fold_in(judged, here, Pairs(pairs.users[here], pairs.items[here]), matrix, fold_of == fold)
-        # Among the user's own clicks, and among the item's users, who are all known.
-        of_user = Company(matrix, judged.vote, judged.popularity).of_users(judged, pairs, np.arange(len(order)))
-        of_item = self._company.of_items(pairs, np.diff(matrix.indptr).astype(np.float32)[pairs.users])
-        probability, basis = self._concluded(judged.features(of_user, of_item), judged)
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return probability[back], basis[back]
+    def _check_models(self, interactions: Interactions) -> list[Model]:
+        """Return the base models, after all checks that need no fit."""
+        self.check_settings()
+        check_memory(self.memory, interactions.n_items)
+        n = len(interactions)
+        if not n:
+            raise InputError("there is no interaction; cross-fitting needs at least two")
+        if n < self.folds:
+            raise InputError(f"folds must be at most {n}, the number of interactions; got {self.folds}")
+        if interactions.activity.max(initial=0) < 2:
+            raise InputError("every user has one interaction only; cross-fitting needs users with two or more")
+        models = [wrap(model) for model in self.list_base_models()]
+        if self.base_models is None:
+            models = [cap_rank(model, interactions.matrix.shape) for model in models]
+        for model in models:
+            model.check_parameters(interactions.matrix.shape)
+        return models
 
-    def _fold_in(
-        self, judged: Judged, here: NDArray[np.intp], pairs: Pairs, matrix: csr_array, left_out: NDArray[np.bool_]
+    def _store(
+        self,
+        interactions: Interactions,
+        posterior: NoisePosterior,
+        noise_probability: NDArray[np.float32],
+        basis: NDArray[np.int8],
     ) -> None:
-        """What models say of users they have not learned from; where they can't, users count as alone."""
-        train = without(matrix, left_out)
-        judged.is_alone[here] = _has_none(train)[pairs.users]
-        # Plans with the items' marginal have no place for them, and somebody's own model may not know them either.
-        if self.transport != "relaxed-users" or not all(model.supports_fold_in for model in self.models_):
-            judged.is_alone[here] = True
-            return
-        for place, model in enumerate(self.models_):
+        """Store the results of a fit; `reference_clicks_` must be set."""
+        self.interactions_, self.posterior_ = interactions, posterior
+        self.noise_probability_, self.basis_ = noise_probability, basis
+        self.percentile_rank_ = self.reference_clicks_.percentile_rank
+        self.noise_rate_ = posterior.noise_rate
 
-            def scores(rows: NDArray[np.intp], model: Model = model) -> NDArray[np.float32]:
-                room = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
-                model.score_new_users(train[rows], room)
-                return np.asarray(expit(room)) if model.link == "sigmoid" else room  # as in what was learned from
+    def _summary(self) -> dict[str, str]:
+        fitted = self.interactions_
+        size = f"{fitted.n_users:,} users × {fitted.n_items:,} items, {len(fitted):,} interactions"
+        return {"learned from": size, "noise rate": str(self.noise_rate_)}
 
-            found = evidence(scores, matrix, pairs, train, self.transport, self.memory)
-            judged.values[place, here], judged.percentiles[place, here] = found
+    # ── saving ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _empty(self, items: NDArray[np.int32]) -> Judged:
-        """Room for pairs with these items, each with as many others as in one of the parts that were learned from."""
-        judged = Judged.empty(len(self.models_), len(items))
-        judged.popularity[:] = self.interactions_.popularity[items] * (1 - 1 / self.folds)
-        return judged
-
-    def _concluded(self, features: NDArray[np.float64], judged: Judged) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-        observed = Observed(features, judged.popularity.astype(np.float64), judged.is_alone)
-        return self._learned.probability(observed), basis_of(judged.is_alone)
-
-    # ── keeping ─────────────────────────────────────────────────────────────────────────────────────
-
-    def parameters(self) -> dict[str, Any]:
-        """What the finder was made with, in a form that can be written down."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        described = [model.describe() for model in self._fitted()]
-        return given | {"base_models": described, "default": self.base_models is None}
+    def describe(self) -> dict[str, Any]:
+        """Return the parameters in a form that JSON can hold; `restore` reads it."""
+        self._check_fitted()
+        described = [model.describe() for model in self.base_models_]
+        is_default = self.base_models is None
+        return self.get_params(deep=False) | {"base_models": described, "default": is_default}
 
     @property
     def arrays_(self) -> Arrays:
-        """All arrays that a finder is made of, by name."""
+        """All arrays of a fitted finder, by name; `restore` reads them."""
+        self._check_fitted()
         arrays: Arrays = {
-            "probability": self.noise_probability_,
-            "vote": self._company.vote,
-            "popularity": self._company.popularity,
+            "noise_probability": self.noise_probability_,
+            "percentile_rank": self.percentile_rank_,
+            "popularity": self.reference_clicks_.popularity,
             "basis": self.basis_,
         }
-        arrays |= self._learned.arrays
-        for place, model in enumerate(self._fitted()):
-            arrays |= {f"{place}.{name}": array for name, array in model.arrays_.items()}
+        arrays |= self.posterior_.to_arrays()
+        for index, model in enumerate(self.base_models_):
+            arrays |= {f"{index}.{name}": array for name, array in model.arrays_.items()}
         return arrays
 
     @classmethod
-    def restore(cls, parameters: dict[str, Any], learned: Arrays, known: Interactions) -> Self:
-        """A fitted finder from what was written down of it."""
-        given = dict(parameters)
-        is_default, described = given.pop("default"), given.pop("base_models")
-        voters = []
-        for place, each in enumerate(described):
-            own = {name.partition(".")[2]: array for name, array in learned.items() if name.startswith(f"{place}.")}
-            voters.append(restore_model(each, own, known))
-        base_models = None if is_default else [replace(model) for model in voters]  # type: ignore[type-var]
-        finder = cls(base_models, **given)
+    def restore(cls, parameters: dict[str, Any], arrays: Arrays, interactions: Interactions) -> Self:
+        """Return a fitted finder from saved parameters and arrays.
+
+        Parameters
+        ----------
+        parameters : dict
+            Result of `describe`.
+        arrays : dict of arrays
+            The finder's `arrays_`.
+        interactions : Interactions
+            Interactions that the finder was fitted to.
+
+        Returns
+        -------
+        NoiseFinder
+
+        Raises
+        ------
+        InputError
+            If an array has a wrong shape, or a number is not finite.
+        """
+        settings = dict(parameters)
+        is_default, described = settings.pop("default"), settings.pop("base_models")
+        models = []
+        for index, description in enumerate(described):
+            prefix = f"{index}."
+            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            models.append(restore_model(description, own, interactions))
+        finder = cls(None if is_default else [copy_unfitted(model) for model in models], **settings)
         finder.check_settings()
-        if not all(np.isfinite(array).all() for array in learned.values()):
-            raise InputError("the noise finder is damaged: there are numbers that are not finite")
-        for name in ("probability", "vote", "popularity", "basis"):
-            if learned[name].shape != (len(known),):
-                raise InputError(f"the noise finder is damaged: {name} has shape {learned[name].shape}")
-        finder.interactions_, finder.models_ = known, voters
-        finder.noise_probability_, finder.basis_ = learned["probability"], learned["basis"]
-        finder._company = Company(known.matrix, learned["vote"], learned["popularity"])
-        finder._learned = Learned.of(learned)
+        per_click = [arrays[name] for name in ("noise_probability", "percentile_rank", "popularity", "basis")]
+        if any(each.shape != (len(interactions),) for each in per_click):
+            raise DamagedFileError(
+                "the saved noise finder is damaged: an array has a wrong length; fit and save it again"
+            )
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            raise DamagedFileError("the saved noise finder is damaged: a number is not finite; fit and save it again")
+        probability, percentile_rank, popularity, basis = per_click
+        finder.base_models_ = models
+        finder.reference_clicks_ = ReferenceClicks(interactions.matrix, percentile_rank, popularity)
+        finder._store(interactions, NoisePosterior.from_arrays(arrays), probability, basis)
         return finder
 
-    def _summary(self) -> dict[str, str]:
-        known = self.interactions_
-        size = f"{known.n_users:,} users × {known.n_items:,} items, {len(known):,} interactions"
-        return {"learned from": size, "noise rate": str(self.noise_rate_)}
 
-    def _fitted(self) -> list[Model]:
-        if not hasattr(self, "models_"):
-            raise InputError("NoiseFinder has not judged anything yet: call fit first")
-        return self.models_
-
-
-def _has_none(matrix: csr_array) -> NDArray[np.bool_]:
-    """Users without any weight."""
-    return np.asarray(np.asarray(matrix.sum(axis=1)).ravel() == 0)
-
-
-def _fresh(model: Model) -> Any:
-    return replace(model)  # type: ignore[type-var]
+def _make_features(
+    scores: PairScores,
+    reference: ReferenceClicks,
+    pairs: Pairs,
+    click_of_pair: NDArray[np.int64],
+    activity: NDArray[np.integer],
+) -> PairFeatures:
+    """Return the features of all clicks, followed by those of the negatives."""
+    user_activity = activity.astype(np.float32)[pairs.users]
+    # A click's own user is one of the item's users, and is not compared with itself.
+    is_click = np.arange(len(user_activity)) < reference.matrix.nnz
+    own_activity = np.where(is_click, user_activity, np.float32(np.nan))
+    activity_rank = reference.rank_among_item_users(pairs, user_activity, own_activity)
+    return scores.to_features(reference.rank_among_user_clicks(scores, pairs, click_of_pair), activity_rank)
 
 
-def _report(progress: Progress | None, what: str, done: int, total: int) -> None:
-    if progress is not None:
-        progress(what, done, total)
+def _to_table(interactions: Interactions, order: NDArray[np.intp] | slice, frame: FrameType, **columns: Any) -> Any:
+    """Return a table with user and item ids and more columns."""
+    ids = {
+        "user": take_ids(interactions.users, interactions.user_codes[order]),
+        "item": take_ids(interactions.items, interactions.item_codes[order]),
+    }
+    return to_frame(pa.table(ids | columns), frame)

@@ -1,4 +1,4 @@
-"""Which interactions to flag: by false discovery rate, by budget, or by probability."""
+"""Rules that flag the most suspicious interactions: by false discovery rate, by budget or by threshold."""
 
 from __future__ import annotations
 
@@ -10,50 +10,69 @@ from prorec._core.errors import InputError
 
 
 def flag_interactions(
-    probability: NDArray[np.float32],
+    noise_probability: NDArray[np.float32],
     *,
     fdr: float | None = None,
     n: int | None = None,
     fraction: float | None = None,
     threshold: float | None = None,
 ) -> NDArray[np.bool_]:
-    """The most suspicious interactions, as many as one rule allows; none is an answer, too.
+    """Flag the interactions with the highest noise probability, by exactly one rule.
 
     Parameters
     ----------
-    probability : of noise, for each interaction
-    fdr : so large a share of the flags may be wrong, by the probabilities: Σ(1 − p) over the flagged is at most `fdr`
-        times their number
-    n : so many at most
-    fraction : so large a share of the interactions at most
-    threshold : those with a larger probability
+    noise_probability : array
+        Noise probability of each interaction.
+    fdr : float, optional
+        False discovery rate, above 0 and below 1: the expected share of wrong flags. The largest set of the most
+        suspicious interactions is flagged for which Σ(1 − p) is at most `fdr` times its size.
+    n : int, optional
+        Maximum number of flags.
+    fraction : float, optional
+        Maximum number of flags, as a share of all interactions.
+    threshold : float, optional
+        Interactions with a higher noise probability are flagged.
 
-    Equals are not told apart: rather all of them are left alone.
+    Returns
+    -------
+    array of bool
+        Whether each interaction is flagged. Interactions tied at the cut-off are not flagged, so there may be fewer
+        flags than a budget allows, or none.
 
+    Raises
+    ------
+    InputError
+        If not exactly one rule is passed, or its value is out of range.
+
+    Examples
+    --------
     >>> flag_interactions(np.array([0.99, 0.5, 0.95, 0.1], dtype=np.float32), fdr=0.1)
     array([ True, False,  True, False])
     """
     rules = {"fdr": fdr, "n": n, "fraction": fraction, "threshold": threshold}
-    given = [name for name, value in rules.items() if value is not None]
-    if len(given) != 1:
-        raise InputError(f"pass one of fdr, n, fraction and threshold; got {' and '.join(given) or 'none of them'}")
+    passed = [name for name, value in rules.items() if value is not None]
+    if len(passed) != 1:
+        raise InputError(
+            f"flags need exactly one of {', '.join(rules)}; got {' and '.join(passed) or 'none of them'}. "
+            "For example, fdr=0.1 lets a tenth of the flags be wrong."
+        )
     if threshold is not None:
-        return np.asarray(probability > check_float("threshold", threshold, 0, 1))
-    order = np.argsort(-probability, kind="stable")
+        return np.asarray(noise_probability > check_float("threshold", threshold, 0, 1))
+    ranked = np.sort(noise_probability)[::-1]
     if fdr is not None:
         check_fdr(fdr)
-        wrong = np.cumsum(1 - probability[order].astype(np.float64)) / np.arange(1, len(order) + 1)
-        most = int(np.searchsorted(wrong, fdr, "right"))  # which only ever rises, as probabilities fall
+        expected_fdr = np.cumsum(1 - ranked.astype(np.float64)) / np.arange(1, len(ranked) + 1)
+        n_flags = int(np.searchsorted(expected_fdr, fdr, "right"))  # it never falls, because `ranked` never rises
     elif fraction is not None:
-        most = int(check_float("fraction", fraction, 0, 1) * len(order))
+        n_flags = int(check_float("fraction", fraction, 0, 1) * len(ranked))
     else:
-        most = min(check_int("n", n, 0), len(order))
-    if most >= len(order):
-        return np.ones(len(order), dtype=bool)
-    return np.asarray(probability > probability[order[most]])
+        n_flags = check_int("n", n, 0)
+    if n_flags >= len(ranked):
+        return np.ones(len(ranked), dtype=bool)
+    return np.asarray(noise_probability > ranked[n_flags])
 
 
 def check_fdr(fdr: float) -> None:
-    """Refuse a share that is none."""
+    """Raise InputError unless a false discovery rate is above 0 and below 1."""
     if not 0 < check_float("fdr", fdr) < 1:
-        raise InputError(f"fdr must be above 0 and below 1; got {fdr:g}")
+        raise InputError(f"fdr must be above 0 and below 1; got {fdr:g}. It is the share of flags that may be wrong.")

@@ -1,17 +1,17 @@
-"""How noisy is this log? What clicks and controls have in common, where they have least to tell them apart.
+"""The noise rate of a log, estimated where clicks look least like clicks.
 
-Clicks are a mixture: with h = πw, f = h·f₀ + (1 − π)·f₁, where f₀ is the density among controls, w how much more often
-than by an even draw noise falls on items of some popularity, and f₁ the density among true clicks. So f/f₀ ≥ h
-everywhere, and where true clicks are rarest f/f₀ comes down to h. That is Storey's idea, with a ratio in place of a
-p-value.
+Clicks are a mixture of noise and true clicks: f = h·f₀ + (1 − π)·f₁. Here f, f₀ and f₁ are the densities of the
+features among clicks, negatives and true clicks, and π is the noise rate. h is π times the relative frequency of noise
+on items of a given popularity. So f/f₀ ≥ h everywhere, and f/f₀ comes down to h where true clicks are rarest. That is
+Storey's estimator, with a density ratio in place of a p-value.
 
-In each cell of pairs with like popularity of item and activity of user, f/f₀ is counted among the tenth that is least
-like a click. Noise may fall on all items alike or in proportion to popularity, h = a + b·popularity, a, b ≥ 0. The line
-is laid so that three quarters of the cells' weight are above it, because what is in a cell bounds it from above:
-where users or items are hard to know, true clicks are counted as well.
+Pairs are divided into cells by the popularity of the item and the activity of the user. The tail of a cell is the tenth
+of its pairs that looks least like clicks; its f/f₀ is counted. Noise may fall on all items alike or in proportion to
+popularity, so a line h = a + b·popularity with a, b ≥ 0 is fitted to the tails. Each tail bounds h from above, because
+true clicks are counted too where users or items are hard to predict. So three quarters of the tails' weight lie above
+the line.
 
-That is not for logs where the worse half of pairs has hardly a true click in it: `level.py` tells, and its answer is
-taken there.
+`storey_estimator.py` replaces this estimate on logs in which half of all pairs contain hardly any true click.
 """
 
 from __future__ import annotations
@@ -22,178 +22,218 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
-
-from prorec.noise.interval import Interval, by_counting
-from prorec.noise.level import Level
+from scipy.special import gammaincinv
 
 Vector = NDArray[np.float64]
 
 _TAIL = 0.1
-_BELOW = 0.25
-_BY_POPULARITY, _BY_ACTIVITY = 20, 2
-_LEAST = 100  # controls in a cell
-_MUCH_BETTER = 1.4
-_DRAWS = 200
+_LINE_QUANTILE = 0.25
+_POPULARITY_GROUPS, _ACTIVITY_GROUPS = 20, 2
+_MIN_NEGATIVES = 100  # in a cell
+_MIN_IMPROVEMENT = 1.4
+_N_RESAMPLES = 200
 
 
 @dataclass(frozen=True)
 class NoiseRateEstimate:
-    """An estimate of the share of noise in a log.
+    """An estimate of the noise rate of a log, with a 95% interval.
 
-    True clicks that no model can tell from random ones count as noise: a clean log is not estimated at 0 but at its
-    floor (docs/noise.md has those of several logs).
+    True clicks that no model can separate from random ones count as noise. So the estimate for a clean log is not 0 but
+    a floor; docs/noise.md has the floors of several logs.
+
+    Examples
+    --------
+    >>> print(NoiseRateEstimate(0.1, low=0.08, high=0.13))
+    10.0% (8.0% to 13.0%)
     """
 
     estimate: float
+    """Share of the interactions that are noise."""
     low: float
-    """The lower end of a 95% interval, from drawing users again."""
+    """Lower end of the interval, from resampling users."""
     high: float
-    """The upper end."""
+    """Upper end of the interval."""
 
-    @classmethod
-    def of(cls, found: Interval) -> Self:
-        """A share is from 0 to 1."""
-        return cls(*(float(np.clip(each, 0.0, 1.0)) for each in found))
+    def widen(self, other: NoiseRateEstimate) -> Self:
+        """Return the same estimate with an interval that includes the other one's."""
+        return type(self)(self.estimate, min(self.low, other.low), max(self.high, other.high))
+
+    def clip(self) -> Self:
+        """Return the estimate and its interval, limited to [0, 1]."""
+        return type(self)(*(float(np.clip(each, 0.0, 1.0)) for each in (self.estimate, self.low, self.high)))
 
     def __str__(self) -> str:
         return f"{self.estimate:.1%} ({self.low:.1%} to {self.high:.1%})"
 
 
-class Noise(NamedTuple):
-    """h: how many clicks of noise there are for each control."""
+class NoiseRateLine(NamedTuple):
+    """h = a + b·popularity: the number of noisy clicks per negative, if there are as many negatives as clicks."""
 
-    even: float
-    """a, for noise that falls on all items alike."""
+    uniform: float
+    """a: the rate of noise that falls on all items alike."""
     by_popularity: float
-    """b·(mean popularity), for noise in proportion to popularity."""
+    """b·(mean popularity): the rate of noise that falls on items in proportion to their popularity."""
     mean_popularity: float
-    """Of the controls' items."""
+    """Mean popularity of the negatives' items."""
 
     def at(self, popularity: Vector) -> Vector:
-        """What h is for items of some popularity."""
-        return self.even + self.by_popularity * popularity / self.mean_popularity
+        """Return h for items of the given popularity."""
+        return self.uniform + self.by_popularity * popularity / self.mean_popularity
 
 
-class Seen(NamedTuple):
-    """What is known of some clicks and their controls."""
+class LabeledPairs(NamedTuple):
+    """Clicks and negatives with their log density ratio."""
 
     log_ratio: Vector
+    """log f/f₀ of each pair."""
     popularity: Vector
+    """Popularity of each pair's item in the training part."""
     users: NDArray[np.int32]
+    """Row of each pair's user."""
     is_click: NDArray[np.bool_]
+    """Whether the pair is a click; otherwise it is a negative."""
 
 
-def noise_in(seen: Seen, activity: Vector, rng: np.random.Generator) -> tuple[Noise, NoiseRateEstimate]:
-    """h, and the share that it comes to.
+def estimate_by_tails(
+    pairs: LabeledPairs, activity: Vector, rng: np.random.Generator
+) -> tuple[NoiseRateLine, NoiseRateEstimate]:
+    """Estimate the noise rate from the tails of all cells.
 
     Parameters
     ----------
-    seen : evidence of clicks and controls
-    activity : of each user
-    rng : for drawing users again
+    pairs : LabeledPairs
+        Clicks and negatives.
+    activity : array
+        Number of interactions of each user.
+    rng : numpy.random.Generator
+        Generator for the bootstrap over users.
+
+    Returns
+    -------
+    NoiseRateLine
+        The fitted line h.
+    NoiseRateEstimate
+        The noise rate a + b·(mean popularity), with a bootstrap interval.
     """
-    mean = max(float(seen.popularity[~seen.is_click].mean()), 1e-12)
-    cells = _cells(seen, activity)
-    clicks, controls, popularity = cells.counted(np.ones(len(activity)), seen)
-    found = _line(clicks, controls, popularity / mean)
-    shares = []
-    for _ in range(_DRAWS):
-        times = rng.poisson(1.0, len(activity)).astype(np.float64)
-        shares.append(_line(*cells.counted(times, seen)[:2], popularity / mean).sum())
-    estimate = float(found.sum())
-    # Cells of drawn users vary more than cells do, and a line below most of them lies lower: hence the middle as zero.
-    low, high = estimate + np.quantile(shares, [0.025, 0.975]) - np.median(shares)
-    # With next to nothing in a cell, all draws may be equal.
-    counted = Interval(estimate, low, high).around(by_counting(estimate, float(controls.sum())))
-    return Noise(float(found[0]), float(found[1]), mean), NoiseRateEstimate.of(counted)
+    mean_popularity = max(float(pairs.popularity[~pairs.is_click].mean()), 1e-12)
+    tails = _assign_tails(pairs, activity)
+    clicks, negatives, popularity = _count_tails(tails, pairs, np.ones(len(activity)))
+    line = _fit_line(clicks, negatives, popularity / mean_popularity)
+    resampled = []
+    for _ in range(_N_RESAMPLES):
+        user_weights = rng.poisson(1.0, len(activity)).astype(np.float64)
+        counts = _count_tails(tails, pairs, user_weights)[:2]
+        resampled.append(_fit_line(*counts, popularity / mean_popularity).sum())
+    estimate = float(line.sum())
+    # Resampled tails vary more, and a line below most of them lies lower, so the interval is centered at the median.
+    low, high = estimate + np.quantile(resampled, [0.025, 0.975]) - np.median(resampled)
+    # If the tails are nearly empty, all resamples may be equal.
+    counted = poisson_interval(estimate, float(negatives.sum()))
+    rate = NoiseRateEstimate(estimate, low, high).widen(counted).clip()
+    return NoiseRateLine(float(line[0]), float(line[1]), mean_popularity), rate
 
 
-def settled(noise: Noise, share: NoiseRateEstimate, level: Level) -> tuple[Noise, NoiseRateEstimate]:
-    """The line, or the level of the worse half where that is one.
+def poisson_interval(rate: float, exposure: float) -> NoiseRateEstimate:
+    """Return Garwood's 95% interval of a Poisson rate: quantiles of Γ(k) and Γ(k + 1) for a count k.
 
-    Where there are too few clicks to say, the line is taken, and the interval goes as far as the level's.
+    A bootstrap cannot replace it: if no click was counted, no resample has any.
+
+    Parameters
+    ----------
+    rate : float
+        Count divided by exposure.
+    exposure : float
+        Count that a rate of 1 would give.
+
+    Returns
+    -------
+    NoiseRateEstimate
+        Not clipped to [0, 1].
+
+    Examples
+    --------
+    >>> print(f"{poisson_interval(0.0, 100).high:.4f}")
+    0.0369
     """
-    if level.is_level:
-        share = NoiseRateEstimate.of(level.share)
-        return Noise(share.estimate, 0.0, noise.mean_popularity), share
-    if level.may_be:
-        return noise, NoiseRateEstimate(share.estimate, share.low, min(max(share.high, level.share.high), 1.0))
-    return noise, share
+    count = rate * exposure
+    low = float(gammaincinv(count, 0.025)) / exposure if count > 1e-3 else 0.0  # below that, it is 0 to all digits
+    return NoiseRateEstimate(rate, min(low, rate), float(gammaincinv(count + 1, 0.975)) / exposure)
 
 
-class _Cells(NamedTuple):
+class _Tails(NamedTuple):
     cell: NDArray[np.int64]
-    """Of each pair; −1 where it is in none."""
-    in_tail: NDArray[np.bool_]
-    """Whether it is among what is least like a click there."""
+    """Cell of each pair that is in a tail; −1 for all other pairs."""
     n_cells: int
 
-    def counted(self, times: Vector, seen: Seen) -> tuple[Vector, Vector, Vector]:
-        """Clicks and controls in each cell's tail, as if there were as many of each, and these controls' popularity."""
-        weights = times[seen.users]
-        both = [seen.is_click, ~seen.is_click]
-        of_all = [float(weights[kind].sum()) for kind in both]
-        n_clicks, n_controls = (self._sum(weights, self.in_tail & kind) for kind in both)
-        popularity = self._sum(seen.popularity * weights, self.in_tail & ~seen.is_click)
-        scale = of_all[0] / max(of_all[1], 1e-12)
-        return n_clicks, n_controls * scale, popularity / np.maximum(n_controls, 1e-12)
 
-    def _sum(self, weights: Vector, which: NDArray[np.bool_]) -> Vector:
-        chosen = which & (self.cell >= 0)
-        return np.asarray(np.bincount(self.cell[chosen], weights[chosen], self.n_cells), dtype=np.float64)
-
-
-def _cells(seen: Seen, activity: Vector) -> _Cells:
-    n_controls = int((~seen.is_click).sum())
-    n_cells = max(1, min(_BY_POPULARITY * _BY_ACTIVITY, n_controls // (3 * _LEAST)))
-    by_activity = _BY_ACTIVITY if n_cells >= 2 * _BY_ACTIVITY else 1
-    by_popularity = max(1, n_cells // by_activity)
-    of_user = activity[seen.users]
-    group = _groups(seen.popularity, seen.popularity[~seen.is_click], by_popularity) * by_activity
-    group += _groups(of_user, of_user[seen.is_click], by_activity)
-    cell, in_tail = np.full(len(group), -1), np.zeros(len(group), dtype=bool)
-    count = 0
+def _assign_tails(pairs: LabeledPairs, activity: Vector) -> _Tails:
+    """Divide pairs into cells, and find the tail of each cell with enough negatives."""
+    n_negatives = int((~pairs.is_click).sum())
+    max_cells = max(1, min(_POPULARITY_GROUPS * _ACTIVITY_GROUPS, n_negatives // (3 * _MIN_NEGATIVES)))
+    n_activity_groups = _ACTIVITY_GROUPS if max_cells >= 2 * _ACTIVITY_GROUPS else 1
+    n_popularity_groups = max(1, max_cells // n_activity_groups)
+    user_activity = activity[pairs.users]
+    group = _quantile_groups(pairs.popularity, pairs.popularity[~pairs.is_click], n_popularity_groups)
+    group = group * n_activity_groups
+    group += _quantile_groups(user_activity, user_activity[pairs.is_click], n_activity_groups)
+    cell, n_cells = np.full(len(group), -1), 0
     for each in np.unique(group):
         inside = group == each
-        controls = seen.log_ratio[inside & ~seen.is_click]
-        if len(controls) < min(_LEAST, n_controls):
-            continue
-        cell[inside] = count
-        in_tail |= inside & (seen.log_ratio <= np.quantile(controls, _TAIL))
-        count += 1
-    return _Cells(cell, in_tail, count)
+        negatives = pairs.log_ratio[inside & ~pairs.is_click]
+        if len(negatives) >= min(_MIN_NEGATIVES, n_negatives):
+            cell[inside & (pairs.log_ratio <= np.quantile(negatives, _TAIL))] = n_cells
+            n_cells += 1
+    return _Tails(cell, n_cells)
 
 
-def _groups(values: Vector, of: Vector, count: int) -> NDArray[np.int64]:
-    """Groups of like values, about as many of `of` in each."""
-    edges = np.unique(np.quantile(of, np.linspace(0, 1, count + 1)))
-    places = np.searchsorted(edges, values, "right") - 1
-    return np.asarray(np.clip(places, 0, max(len(edges) - 2, 0)), dtype=np.int64)
+def _quantile_groups(values: Vector, reference: Vector, n_groups: int) -> NDArray[np.int64]:
+    """Return the group of each value; groups have about equally many of the reference values."""
+    edges = np.unique(np.quantile(reference, np.linspace(0, 1, n_groups + 1)))
+    groups = np.searchsorted(edges, values, "right") - 1
+    return np.asarray(np.clip(groups, 0, max(len(edges) - 2, 0)), dtype=np.int64)
 
 
-def _line(clicks: Vector, controls: Vector, popularity: Vector) -> Vector:
-    """The line a + b·popularity, a and b ≥ 0, with a quarter of the cells' weight below it: quantile regression.
+def _count_tails(tails: _Tails, pairs: LabeledPairs, user_weights: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return clicks, negatives and the mean popularity of the negatives in each tail, with weighted users.
 
-    One of the two alone is taken where both together don't fit much better: a little of the wrong kind of noise, which
-    chance may give, puts many clicks out of order.
+    Negatives are counted as if there were as many of them in all as clicks.
     """
-    there = controls > 0
-    if not there.any():
+    weights = user_weights[pairs.users]
+
+    def count(is_counted: NDArray[np.bool_], values: Vector) -> Vector:
+        chosen = is_counted & (tails.cell >= 0)
+        return np.asarray(np.bincount(tails.cell[chosen], values[chosen], tails.n_cells), dtype=np.float64)
+
+    clicks, negatives = count(pairs.is_click, weights), count(~pairs.is_click, weights)
+    popularity = count(~pairs.is_click, pairs.popularity * weights) / np.maximum(negatives, 1e-12)
+    scale = float(weights[pairs.is_click].sum()) / max(float(weights[~pairs.is_click].sum()), 1e-12)
+    return clicks, negatives * scale, popularity
+
+
+def _fit_line(clicks: Vector, negatives: Vector, popularity: Vector) -> Vector:
+    """Fit (a, b·mean popularity) by quantile regression on the tails' rates.
+
+    One of the two alone is fitted unless both together fit much better: a small rate of the wrong kind, which may arise
+    by chance, would change the order of many clicks.
+    """
+    is_counted = negatives > 0
+    if not is_counted.any():
         return np.zeros(2)
-    rates, weights = clicks[there] / controls[there], np.sqrt(controls[there])
-    lines = np.column_stack([np.ones(len(rates)), popularity[there]])
-    both, loss = _quantile_regression(lines, rates, weights)
-    alone = [_quantile_regression(lines[:, [kind]], rates, weights) for kind in (0, 1)]
-    kind = 0 if alone[0][1] <= alone[1][1] else 1
-    if alone[kind][1] > _MUCH_BETTER * loss:
+    rates, weights = clicks[is_counted] / negatives[is_counted], np.sqrt(negatives[is_counted])
+    design = np.column_stack([np.ones(len(rates)), popularity[is_counted]])
+    both, loss = _quantile_regression(design, rates, weights)
+    alone = [_quantile_regression(design[:, [column]], rates, weights) for column in (0, 1)]
+    column = 0 if alone[0][1] <= alone[1][1] else 1
+    if alone[column][1] > _MIN_IMPROVEMENT * loss:
         return both
-    found = np.zeros(2)
-    found[kind] = alone[kind][0][0]
-    return found
+    line = np.zeros(2)
+    line[column] = alone[column][0][0]
+    return line
 
 
-def _quantile_regression(lines: Vector, rates: Vector, weights: Vector) -> tuple[Vector, float]:
-    n, n_slopes = lines.shape
-    cost = np.concatenate([np.zeros(n_slopes), _BELOW * weights, (1 - _BELOW) * weights])
-    solved = linprog(cost, A_eq=np.hstack([lines, np.eye(n), -np.eye(n)]), b_eq=rates, bounds=(0, None))
-    return np.asarray(solved.x[:n_slopes]), float(solved.fun)
+def _quantile_regression(design: Vector, rates: Vector, weights: Vector) -> tuple[Vector, float]:
+    """Return nonnegative coefficients and the loss, by linear programming."""
+    n, n_coefficients = design.shape
+    cost = np.concatenate([np.zeros(n_coefficients), _LINE_QUANTILE * weights, (1 - _LINE_QUANTILE) * weights])
+    solution = linprog(cost, A_eq=np.hstack([design, np.eye(n), -np.eye(n)]), b_eq=rates, bounds=(0, None))
+    return np.asarray(solution.x[:n_coefficients]), float(solution.fun)

@@ -21,9 +21,9 @@ from prorec.engines.spark import cross_fit_tasks
 from prorec.engines.spark.als import ALS
 from prorec.engines.spark.block_tasks import Shipped
 from prorec.engines.spark.lists import Lists
-from prorec.noise.controls import EVERYTHING, LEARN_FROM
-from prorec.noise.learned import Learned
+from prorec.noise.cross_fitting import MAX_TRAINING_CLICKS, NO_NEGATIVES
 from prorec.noise.noise_rate import NoiseRateEstimate
+from prorec.noise.posterior import NoisePosterior, fit_posterior
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -101,7 +101,7 @@ def cross_fitted(
                 n_items=sizes.items,
                 n_folds=how.folds,
                 seed=how.seed,
-                share=min(1.0, LEARN_FROM / sizes.pairs),
+                share=min(1.0, MAX_TRAINING_CLICKS / sizes.pairs),
             ),
             cross_fit_tasks.DEALT,
         ),
@@ -121,7 +121,7 @@ def cross_fitted(
     arrays = folder.number(
         "cross-fit/learned", "cross-fit: what tells clicks from controls", lambda: _learned(complete, how.seed)
     )
-    learned = Learned.of({name: np.array(values) for name, values in arrays.items()})
+    learned = NoisePosterior.from_arrays({name: np.array(values) for name, values in arrays.items()})
     found = folder.table(
         "cross-fit/found",
         "cross-fit: how probable noise is",
@@ -129,7 +129,7 @@ def cross_fitted(
             partial(cross_fit_tasks.concluded, learned=learned), cross_fit_tasks.FOUND
         ),
     )
-    return Judgement(found, learned.share)
+    return Judgement(found, learned.noise_rate)
 
 
 def _checked(dealt: DataFrame, clicks: DataFrame) -> int:
@@ -139,7 +139,7 @@ def _checked(dealt: DataFrame, clicks: DataFrame) -> int:
         raise InputError("all weight is in one fold: there is nothing to judge its interactions by")
     number = dealt.where("size(controls) > 0").count()
     if not number:
-        raise InputError(EVERYTHING)
+        raise InputError(NO_NEGATIVES)
     return number
 
 
@@ -228,9 +228,9 @@ def _learned(complete: DataFrame, seed: int) -> dict[str, Any]:
     users, is_click = rows["user"].to_numpy(), rows["is_click"].to_numpy(zero_copy_only=False)
     found = cross_fit_tasks.observed(rows.combine_chunks().to_batches()[0])
     # Rows come in any order; sums of them, and so the answer, must not depend on it. A control may be there twice.
-    order = np.lexsort((*found.features.T, rows["item"].to_numpy(), ~is_click, users))
+    order = np.lexsort((*found.matrix.T, rows["item"].to_numpy(), ~is_click, users))
     found = found.at(order)
     _, first, numbers = np.unique(users[order], return_index=True, return_inverse=True)
     activity = rows["activity"].to_numpy()[order][first].astype(np.float64)
-    learned = Learned.fitted(found, numbers.astype(np.int32), is_click[order], activity, make_generator(seed))
-    return {name: array.tolist() for name, array in learned.arrays.items()}
+    learned = fit_posterior(found, numbers.astype(np.int32), is_click[order], activity, make_generator(seed))
+    return {name: array.tolist() for name, array in learned.to_arrays().items()}

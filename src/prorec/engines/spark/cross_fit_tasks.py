@@ -26,20 +26,17 @@ from prorec.engines.spark.arrow_batches import (
 )
 from prorec.engines.spark.block_tasks import Shipped, mapped
 from prorec.engines.spark.chance import chance
-from prorec.noise.basis import basis_names, basis_of
-from prorec.noise.company import Company, Judged
-from prorec.noise.controls import CONTROLS, drawn
-from prorec.noise.evidence import Pairs, evidence_in
-from prorec.noise.folds import dealt_by
-from prorec.noise.learned import Learned, Observed
-from prorec.noise.standing import log_odds
+from prorec.noise.cross_fitting import NEGATIVES_PER_CLICK, assign_folds_by_key, sample_negatives
+from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks, smoothed_log_odds
+from prorec.noise.plan_ranks import Pairs, rank_in_blocks
+from prorec.noise.posterior import NoisePosterior, basis_codes, basis_names
 from prorec.transport.blocks import Blocks
 
 DEALT = (
     "user int, items array<int>, weights array<float>, folds array<smallint>, learned_from array<int>, "
     "controls array<int>"
 )
-"""`learned_from` has places in the list of items; `controls` has `CONTROLS` items for each of those, or none at all."""
+"""`learned_from` has positions in the list of items; `controls` has negatives for each of those, or none."""
 JUDGED = "user int, places array<int>, values array<float>, percentiles array<float>, is_alone array<boolean>"
 """`places` are numbers of the user's pairs; the next two lists have as many values for each as there are models."""
 FEATURED = (
@@ -58,12 +55,15 @@ def dealt(batches: Batches, n_items: int, n_folds: int, seed: int, share: float)
         rows = np.repeat(np.arange(len(users), dtype=np.int32), np.diff(matrix.indptr))
         names = users[rows], matrix.indices
         first = (chance(seed, _FIRST, users) * n_folds).astype(np.int64)
-        folds = dealt_by(matrix.indptr, n_folds, chance(seed, _FOLD, *names), first)
+        folds = assign_folds_by_key(matrix.indptr, n_folds, chance(seed, _FOLD, *names), first)
         learned_from = np.flatnonzero(chance(seed, _LEARN, *names) < share)
         places = learned_from - matrix.indptr[rows[learned_from]]
-        asked, which = np.repeat(learned_from, CONTROLS), np.tile(np.arange(CONTROLS), len(learned_from))
+        asked, which = (
+            np.repeat(learned_from, NEGATIVES_PER_CLICK),
+            np.tile(np.arange(NEGATIVES_PER_CLICK), len(learned_from)),
+        )
         drawn_by = chance(seed, _CONTROL, *(each[asked] for each in names), which)
-        controls, there = drawn(matrix, rows[asked], drawn_by)
+        controls, there = sample_negatives(matrix, rows[asked], drawn_by)
         yield batch_of(
             DEALT,
             [
@@ -102,7 +102,7 @@ class _Asked(NamedTuple):
         learned = values_in(batch, "learned_from") + begins[of_learned]
         # Whoever has clicked on everything has no controls.
         has_controls = np.diff(control_begins)[of_learned] > 0
-        asked = np.repeat(learned[has_controls], CONTROLS)
+        asked = np.repeat(learned[has_controls], NEGATIVES_PER_CLICK)
         of_control = np.repeat(np.arange(batch.num_rows, dtype=np.int32), np.diff(control_begins))
         place = np.arange(len(asked)) - control_begins[of_control] + np.diff(begins)[of_control]
         chosen = np.ones(len(rows) + len(asked), dtype=bool)
@@ -133,7 +133,7 @@ def judged(batches: Batches, voters: tuple[Shipped, ...], n_items: int, fold: in
         found = []
         for number, shipped in enumerate(voters):
             scores = shipped.scores(features_in(batch, f"features_{number}"), 1.0)
-            found.append(evidence_in(Blocks(scores, shipped.memory, workers=1), None, asked.matrix, part))
+            found.append(rank_in_blocks(Blocks(scores, shipped.memory, workers=1), None, asked.matrix, part))
         there = np.unique(part.users)  # not everybody has something in every fold
         begins = np.append(np.searchsorted(part.users, there), len(part.users))
         yield batch_of(
@@ -164,15 +164,17 @@ def featured(batches: Batches, n_items: int, n_voters: int, popularity: str) -> 
         place = values_in(batch, "places")
         is_click = place < n_clicks[user]
         to = np.where(is_click, asked.matrix.indptr[user] + place, n + begins[user] + place - n_clicks[user])
-        known = Judged.empty(n_voters, len(pairs.users))
-        for name, room in (("values", known.values), ("percentiles", known.percentiles)):
+        known = PairScores.allocate(n_voters, len(pairs.users))
+        for name, room in (("values", known.plan_values), ("percentiles", known.percentile_ranks)):
             room[:, to] = values_in(batch, name).reshape(-1, n_voters).T
-        known.is_alone[to] = values_in(batch, "is_alone")
+        known.is_cold[to] = values_in(batch, "is_alone")
         known.popularity[:] = by_fold[asked.folds, pairs.items]
-        vote = known.vote
-        company = Company(asked.matrix, vote[:n], known.popularity[:n])
+        vote = known.mean_percentile_rank
+        company = ReferenceClicks(asked.matrix, vote[:n], known.popularity[:n])
         nothing = np.zeros(len(pairs.users))
-        features = known.features(company.of_users(known, pairs, asked.apart), nothing).astype(np.float32)
+        features = known.to_features(company.rank_among_user_clicks(known, pairs, asked.apart), nothing).matrix.astype(
+            np.float32
+        )
         width = features.shape[1]
         yield batch_of(
             FEATURED,
@@ -182,7 +184,7 @@ def featured(batches: Batches, n_items: int, n_voters: int, popularity: str) -> 
                 pa.array(np.arange(len(pairs.users)) < n),
                 pa.array(asked.learned_from),
                 pa.array(n_clicks[pairs.users].astype(np.int32)),
-                pa.array(known.is_alone),
+                pa.array(known.is_cold),
                 pa.array(known.popularity),
                 pa.array(vote),
                 lists(np.arange(len(features) + 1) * width, features.ravel()),
@@ -190,7 +192,7 @@ def featured(batches: Batches, n_items: int, n_voters: int, popularity: str) -> 
         )
 
 
-def observed(batch: pa.RecordBatch) -> Observed:
+def observed(batch: pa.RecordBatch) -> PairFeatures:
     """Evidence of pairs, with where the user's activity is among that of the item's other users put in its place."""
     features = features_in(batch).astype(np.float64)
     above, equal, others, is_click, popularity, is_alone = (
@@ -198,11 +200,11 @@ def observed(batch: pa.RecordBatch) -> Observed:
         for name in ("above", "equal", "others", "is_click", "popularity", "is_alone")
     )
     itself = is_click.astype(np.int64)  # a click is not held against itself
-    features[:, -2] = log_odds(above, equal - itself, others - itself)
-    return Observed(features, popularity.astype(np.float64), is_alone)
+    features[:, -2] = smoothed_log_odds(above, equal - itself, others - itself)
+    return PairFeatures(features, popularity.astype(np.float64), is_alone)
 
 
-def concluded(batches: Batches, learned: Learned) -> Iterator[pa.RecordBatch]:
+def concluded(batches: Batches, learned: NoisePosterior) -> Iterator[pa.RecordBatch]:
     """How probable it is that each click is noise."""
     for batch in batches:
         if not batch.num_rows:
@@ -213,9 +215,9 @@ def concluded(batches: Batches, learned: Learned) -> Iterator[pa.RecordBatch]:
             [
                 batch.column("user"),
                 batch.column("item"),
-                pa.array(learned.probability(evidence)),
+                pa.array(learned.predict(evidence)),
                 batch.column("percentile_rank"),
-                basis_names(basis_of(evidence.is_alone)),
+                basis_names(basis_codes(evidence.is_cold)),
             ],
         )
 

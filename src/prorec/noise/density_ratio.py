@@ -1,0 +1,126 @@
+"""The density-ratio classifier: a logistic regression that separates clicks from sampled negatives.
+
+Let f and f₀ be the densities of the features among clicks and among negatives. The best classifier of equally many
+clicks and negatives answers f/(f + f₀), so its log-odds are log f/f₀.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FeatureMatrix = NDArray[np.float64]
+"""Pairs × features."""
+
+_N_KNOTS = 5
+_RIDGE = 1.0  # on standardized columns; it only matters with few pairs
+_MAX_STEPS = 30
+_CHUNK_ROWS = 65_536  # bounds the memory of the expanded features
+
+
+@dataclass(frozen=True, eq=False)
+class DensityRatio:
+    """A fitted log f/f₀: a sum of piecewise-linear functions, one per feature."""
+
+    knots: NDArray[np.float64]
+    """Features × knots."""
+    center: NDArray[np.float64]
+    """Mean of each expanded column."""
+    inverse_scale: NDArray[np.float64]
+    """One over the standard deviation of each expanded column; 0 for a constant column."""
+    coefficients: NDArray[np.float64]
+    """Coefficients of the standardized columns, the intercept first."""
+
+    def log_ratio(self, features: FeatureMatrix) -> NDArray[np.float64]:
+        """Return log f/f₀ of each pair.
+
+        Parameters
+        ----------
+        features : array, pairs × features
+
+        Returns
+        -------
+        array
+        """
+        log_ratio = np.empty(len(features))
+        for chunk in _chunks(len(features)):
+            log_ratio[chunk] = self.design_matrix(features[chunk]) @ self.coefficients
+        return log_ratio
+
+    def design_matrix(self, features: FeatureMatrix) -> NDArray[np.float64]:
+        """Return a column of ones and the standardized expanded features."""
+        columns = (_expand(features, self.knots) - self.center) * self.inverse_scale
+        return np.column_stack([np.ones(len(columns)), columns])
+
+
+def fit_density_ratio(features: FeatureMatrix, is_click: NDArray[np.bool_]) -> DensityRatio:
+    """Fit the classifier by Newton's method, with a small ridge penalty.
+
+    Parameters
+    ----------
+    features : array, pairs × features
+        Features of clicks and negatives.
+    is_click : array of bool
+        Whether each pair is a click; the others are negatives. There must be at least one of each. Clicks and negatives
+        have the same total weight, whatever their numbers.
+
+    Returns
+    -------
+    DensityRatio
+
+    Examples
+    --------
+    The log density ratio of N(1, 1) to N(0, 1) is x − ½:
+
+    >>> rng = np.random.default_rng(0)
+    >>> features = np.append(rng.normal(1, 1, 20_000), rng.normal(0, 1, 20_000))[:, None]
+    >>> fit_density_ratio(features, np.arange(40_000) < 20_000).log_ratio(np.array([[1.0]])).round(1)
+    array([0.5])
+    """
+    n_columns = features.shape[1] * (_N_KNOTS + 1)
+    knots = np.quantile(features, np.linspace(0, 1, _N_KNOTS + 2)[1:-1], axis=0).T
+    total, squares = np.zeros(n_columns), np.zeros(n_columns)
+    for chunk in _chunks(len(features)):
+        columns = _expand(features[chunk], knots)
+        total += columns.sum(axis=0)
+        squares += np.square(columns).sum(axis=0)
+    center = total / len(features)
+    scale = np.sqrt(np.maximum(squares / len(features) - np.square(center), 0))
+    varies = scale > 1e-9 * (1 + np.abs(center))
+    inverse_scale = np.where(varies, 1 / np.where(varies, scale, 1), 0)
+    coefficients = np.zeros(n_columns + 1)
+    standardized = DensityRatio(knots, center, inverse_scale, coefficients)
+    click_share = is_click.mean()
+    weights = np.where(is_click, 0.5 / click_share, 0.5 / (1 - click_share))
+    penalty = np.append(0, np.full(n_columns, _RIDGE))
+    for _ in range(_MAX_STEPS):
+        gradient, hessian = -penalty * coefficients, np.diag(penalty) + 1e-9 * np.eye(n_columns + 1)
+        for chunk in _chunks(len(features)):
+            design = standardized.design_matrix(features[chunk])
+            probability = logistic(design @ coefficients)
+            gradient += design.T @ (weights[chunk] * (is_click[chunk] - probability))
+            hessian += design.T @ (design * (weights[chunk] * probability * (1 - probability))[:, None])
+        step = np.linalg.solve(hessian, gradient)
+        largest = np.abs(step).max()
+        coefficients = coefficients + step * min(1.0, 5.0 / max(largest, 1e-12))
+        if largest < 1e-6:
+            break
+    return DensityRatio(knots, center, inverse_scale, coefficients)
+
+
+def logistic(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probability that belongs to log-odds, without overflow."""
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * log_odds)))
+
+
+def _expand(features: FeatureMatrix, knots: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each feature, followed by its distance above each of its knots (0 below it)."""
+    above = np.maximum(features[:, :, None] - knots, 0)
+    return np.concatenate([features[:, :, None], above], axis=2).reshape(len(features), -1)
+
+
+def _chunks(length: int) -> Iterator[slice]:
+    return (slice(start, start + _CHUNK_ROWS) for start in range(0, length, _CHUNK_ROWS))

@@ -1,0 +1,205 @@
+"""The noise probability by Bayes' rule: the local false discovery rate h·f₀/f, calibrated by counts."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
+
+from prorec.noise.density_ratio import DensityRatio, fit_density_ratio, logistic
+from prorec.noise.noise_rate import LabeledPairs, NoiseRateEstimate, NoiseRateLine, Vector, estimate_by_tails
+from prorec.noise.pair_features import PairFeatures
+from prorec.noise.storey_estimator import choose_noise_rate, estimate_by_lower_half
+
+Arrays = dict[str, NDArray[Any]]
+
+MODELS, POPULARITY, UNKNOWN_ITEM, SEEN = range(4)
+"""Codes of the basis of a noise probability."""
+_BASIS_NAMES = np.array(["models", "popularity", "unknown item", "seen"], dtype=object)
+_RATIO_NAMES = ("density_ratio", "cold_density_ratio")
+_CLICKS_PER_BIN, _MAX_BINS = 50, 200
+_TIE_BREAK = 0.01
+"""Weight of the uncalibrated probability, which keeps clicks in order where the calibration curve is flat."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisePosterior:
+    """A fitted function from the features of a pair to the probability that it is noise."""
+
+    density_ratio: DensityRatio
+    """log f/f₀ from all features."""
+    cold_density_ratio: DensityRatio
+    """log f/f₀ from popularity alone, for users without other interactions in the training part."""
+    noise_rate_line: NoiseRateLine
+    """h, the prior, for items of any popularity."""
+    noise_rate: NoiseRateEstimate
+    """Noise rate of the log."""
+    calibration: Calibration
+    """Curve that makes h·f₀/f agree with the counts."""
+
+    def predict(self, features: PairFeatures) -> NDArray[np.float32]:
+        """Return the noise probability of each pair.
+
+        Parameters
+        ----------
+        features : PairFeatures
+
+        Returns
+        -------
+        array
+        """
+        log_ratio = _log_ratio(self.density_ratio, self.cold_density_ratio, features)
+        return self.calibration.predict(_log_local_fdr(self.noise_rate_line, log_ratio, features.popularity))
+
+    def to_arrays(self) -> Arrays:
+        """Return all numbers as arrays by name, for saving; `from_arrays` reads them."""
+        arrays: Arrays = {
+            "calibration": np.stack([self.calibration.log_local_fdr, self.calibration.probability]),
+            "noise_rate": np.array([*self.noise_rate_line, *astuple(self.noise_rate)]),
+        }
+        for name in _RATIO_NAMES:
+            ratio = getattr(self, name)
+            arrays |= {f"{name}.{each.name}": getattr(ratio, each.name) for each in fields(ratio)}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> Self:
+        """Return the posterior that `to_arrays` wrote; other arrays are ignored."""
+        ratio, cold_ratio = (
+            DensityRatio(*(arrays[f"{name}.{each.name}"] for each in fields(DensityRatio))) for name in _RATIO_NAMES
+        )
+        numbers = arrays["noise_rate"].tolist()
+        line, rate = NoiseRateLine(*numbers[:3]), NoiseRateEstimate(*numbers[3:])
+        return cls(ratio, cold_ratio, line, rate, Calibration(*arrays["calibration"]))
+
+
+def fit_posterior(
+    features: PairFeatures,
+    users: NDArray[np.int32],
+    is_click: NDArray[np.bool_],
+    activity: Vector,
+    rng: np.random.Generator,
+) -> NoisePosterior:
+    """Fit the density ratio, the noise rate and the calibration to clicks and negatives.
+
+    Parameters
+    ----------
+    features : PairFeatures
+        Features of clicks and negatives.
+    users : array of int
+        Row of each pair's user.
+    is_click : array of bool
+        Whether each pair is a click; the others are negatives.
+    activity : array
+        Number of interactions of each user.
+    rng : numpy.random.Generator
+        Generator for the intervals of the noise rate.
+
+    Returns
+    -------
+    NoisePosterior
+    """
+    is_warm = ~features.is_cold
+    if not (is_click[is_warm].any() and (~is_click[is_warm]).any()):
+        is_warm = np.ones_like(is_warm)
+    ratio = fit_density_ratio(features.matrix[is_warm], is_click[is_warm])
+    cold_ratio = fit_density_ratio(features.matrix[:, -1:], is_click)
+    log_ratio = _log_ratio(ratio, cold_ratio, features)
+    tails = estimate_by_tails(LabeledPairs(log_ratio, features.popularity, users, is_click), activity, rng)
+    storey = estimate_by_lower_half(features.matrix[is_warm], users[is_warm], is_click[is_warm], rng)
+    line, noise_rate = choose_noise_rate(*tails, storey)
+    log_fdr = _log_local_fdr(line, log_ratio, features.popularity)
+    expected_noise = line.at(features.popularity[~is_click]) * is_click.sum() / np.count_nonzero(~is_click)
+    calibration = fit_calibration(log_fdr[is_click], log_fdr[~is_click], expected_noise)
+    return NoisePosterior(ratio, cold_ratio, line, noise_rate, calibration)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A curve from log h·f₀/f to the noise probability; it never falls."""
+
+    log_local_fdr: Vector
+    """Points of the curve."""
+    probability: Vector
+    """Noise probability at each point; linear in between."""
+
+    def predict(self, log_local_fdr: Vector) -> NDArray[np.float32]:
+        """Return the noise probability for values of log h·f₀/f."""
+        curve = np.interp(log_local_fdr, self.log_local_fdr, self.probability)
+        return ((1 - _TIE_BREAK) * curve + _TIE_BREAK * logistic(log_local_fdr)).astype(np.float32)
+
+
+def fit_calibration(clicks: Vector, negatives: Vector, expected_noise: Vector) -> Calibration:
+    """Fit the calibration curve by isotonic regression on bins of clicks.
+
+    In each bin, the noise probability is the number of noisy clicks that the negatives stand for, over the number of
+    clicks.
+
+    Parameters
+    ----------
+    clicks, negatives : array
+        log h·f₀/f of each click and of each negative.
+    expected_noise : array
+        Number of noisy clicks that each negative stands for.
+
+    Returns
+    -------
+    Calibration
+    """
+    n_bins = int(np.clip(len(clicks) // _CLICKS_PER_BIN, 1, _MAX_BINS))
+    edges = np.unique(np.quantile(clicks, np.linspace(0, 1, n_bins + 1)))[1:-1]
+    bins, n_bins = np.searchsorted(edges, clicks, "right"), len(edges) + 1
+    counts = np.bincount(bins, minlength=n_bins).astype(np.float64)
+    centers = np.bincount(bins, clicks, n_bins) / np.maximum(counts, 1)
+    noise = np.bincount(np.searchsorted(edges, negatives, "right"), expected_noise, n_bins)
+    filled = counts > 0
+    rates = np.minimum(noise[filled] / counts[filled], 1.0)
+    fitted = isotonic_regression(rates, weights=counts[filled])
+    # A flat stretch becomes one point in its middle, so that the curve rises from each stretch to the next.
+    starts = fitted.blocks[:-1]
+    weights = np.add.reduceat(counts[filled], starts)
+    middles = np.add.reduceat((centers * counts)[filled], starts) / weights
+    return Calibration(middles, np.clip(fitted.x[starts], 0.0, 1.0))
+
+
+def basis_codes(is_cold: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """Return the basis of each noise probability: popularity for cold users, models for others."""
+    return np.where(is_cold, POPULARITY, MODELS).astype(np.int8)
+
+
+def basis_names(codes: NDArray[np.int8]) -> pa.Array:
+    """Return the name of each basis.
+
+    Parameters
+    ----------
+    codes : array of int
+        `MODELS`, `POPULARITY`, `UNKNOWN_ITEM` or `SEEN`.
+
+    Returns
+    -------
+    pyarrow.Array
+        Of text.
+
+    Examples
+    --------
+    >>> basis_names(np.array([MODELS, SEEN], dtype=np.int8)).to_pylist()
+    ['models', 'seen']
+    """
+    return pa.array(_BASIS_NAMES[codes], pa.string())
+
+
+def _log_ratio(ratio: DensityRatio, cold_ratio: DensityRatio, features: PairFeatures) -> Vector:
+    """Return log f/f₀ of each pair: from popularity alone for cold users, from all features for others."""
+    log_ratio = ratio.log_ratio(features.matrix)
+    if features.is_cold.any():
+        log_ratio[features.is_cold] = cold_ratio.log_ratio(features.matrix[features.is_cold, -1:])
+    return log_ratio
+
+
+def _log_local_fdr(line: NoiseRateLine, log_ratio: Vector, popularity: Vector) -> Vector:
+    """Return log h·f₀/f of each pair."""
+    return np.log(np.maximum(line.at(popularity), 1e-12)) - log_ratio
