@@ -114,13 +114,14 @@ def _describe_user(club: Cinema, denoiser: ProRec) -> RenderableType:
     row = row[np.argsort(-denoiser.noise_probability_[row], kind="stable")]
     assert clicks.item_names is not None
     assert clicks.item_categories is not None
-    table = make_table("film", "genres", "origin", "noise probability", "weight", left=3)
+    table = make_table("film", "genres", "origin", "noise", "weight", left=3)
+    table.collapse_padding = True  # fits into 80 columns
     for position in row:
         film, origin = clicks.item_codes[position], clicks.columns["origin"][position]
         style = "[bold]" if denoiser.flagged_[position] else ""
         table.add_row(
             str(clicks.item_names[film]),
-            ", ".join(clicks.item_categories[film]),
+            "/".join(clicks.item_categories[film]),
             f"[{_STYLES[origin]}]{ORIGINS[origin]}",
             f"{style}{denoiser.noise_probability_[position]:.3f}",
             f"{denoiser.weights_.data[position]:.2f}",
@@ -129,7 +130,7 @@ def _describe_user(club: Cinema, denoiser: ProRec) -> RenderableType:
     genres = ", ".join(f"{GENRES[genre]} ({tastes[genre]:.0%})" for genre in np.argsort(-tastes) if tastes[genre])
     return _panel(
         f"User {clicks.users[user]}, {len(row)} clicks",
-        f"Likes {genres}, which the denoiser does not know. Most suspicious clicks first, flagged ones in bold:\n",
+        f"Likes {genres}, which the denoiser does not know. Clicks by their noise probability, flagged ones in bold:\n",
         table,
     )
 
@@ -163,7 +164,7 @@ def _describe_gain(club: Cinema, seed: int) -> RenderableType:
     models = {
         "NCE": NCE(rank=_RANK).fit(train),
         "NCE + ProRec": denoiser,
-        "NCE, all weights scaled": NCE(rank=_RANK).fit(train.with_weights(scaled)),
+        "NCE, scaled weights": NCE(rank=_RANK).fit(train.with_weights(scaled)),
         "NCE, true weights": NCE(rank=_RANK).fit(train.with_weights(train.columns["origin"] != MISTAKE)),
         "popularity": Popularity().fit(train),
     }

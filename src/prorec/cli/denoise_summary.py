@@ -75,10 +75,6 @@ def describe_summary(summary: Mapping[str, Any]) -> str:
     ]
     if summary.get("weight_column") is not None:
         lines.append(f"Weights come from the column {summary['weight_column']!r}.")
-    if (rate := summary["noise_rate"]) is not None:
-        lines.append(
-            f"The noise rate is estimated at {rate['estimate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%})."
-        )
     lines += [describe_flags(summary), *_suspicious_lines(summary)]
     n_dropped = rows - summary.get("rows_written", rows)
     target = "standard output" if summary["out"] == "-" else summary["out"]
