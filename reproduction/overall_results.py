@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from prorec._core.progress import Progress
 from prorec.denoise import ProRec
-from prorec.denoise.controls import Change, alike, reweighted
+from prorec.denoise.controls import WeightChange, equalize_weights, make_control
 from prorec.evaluation.parameter_search import Grid
 from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.interactions import Interactions
@@ -83,13 +83,13 @@ def run_split(protocol: Protocol, row: Row, seed: int) -> tuple[Mapping[str, Any
 
 def make_controls(denoiser: ProRec) -> dict[str, Callable[[Interactions], Any]]:
     """Return the controls of a denoiser by name: other weights of the same size, or a stronger regularizer."""
-    changes: dict[str, Change] = {
-        "weights scaled": alike,
+    changes: dict[str, WeightChange] = {
+        "weights scaled": equalize_weights,
         "weights shuffled": lambda weights, _: np.random.default_rng(0).permutation(weights),
         "weights by popularity": _sort_by_popularity,
     }
     controls: dict[str, Callable[[Interactions], Any]] = {"not denoised": replace(denoiser.model).fit}
-    controls |= {name: reweighted(denoiser, change).fit for name, change in changes.items()}
+    controls |= {name: make_control(denoiser, change).fit for name, change in changes.items()}
     if hasattr(denoiser.model, "regularization"):
         controls["regulariser doubled"] = replace(denoiser.model, regularization=2 * denoiser.model.regularization).fit
     return controls

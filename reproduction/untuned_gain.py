@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import prorec
-from prorec.denoise.controls import reweighted
+from prorec.denoise.controls import make_control
 from prorec.evaluation import compare
 from prorec.evaluation.comparison import compare_on_splits
 from prorec.models import EASE, NCE, SVD, WRMF, Model
@@ -46,7 +46,7 @@ def measure_gains(seed: int) -> tuple[float, Mapping[str, float]]:
     denoiser = prorec.ProRec(_make_nce(), gamma=0.1, beta=20, lam=0.5, rounds=1).fit(train)
     compared = {
         "NCE + ProRec": denoiser,
-        "control: weights scaled by their mean": reweighted(denoiser).fit(train),
+        "control: weights scaled by their mean": make_control(denoiser).fit(train),
         "control: twice the ridge": _make_nce(2 * _RIDGE).fit(train),
     }
     return own, {name: ndcg(model) / own - 1 for name, model in compared.items()}
@@ -60,7 +60,7 @@ def measure_defaults(dataset: str, model: Model, n_seeds: int) -> tuple[str, ...
     """Return one row: the model's NDCG@5, the gains of ProRec and of scaled weights, and p of one against the other."""
     name = type(model).__name__
     denoiser = prorec.ProRec(model)
-    models = {name: model, "denoised": denoiser, "scaled": reweighted(denoiser)}
+    models = {name: model, "denoised": denoiser, "scaled": make_control(denoiser)}
     clicks = prorec.load_dataset(dataset)
     result = compare_on_splits(models, clicks, n_seeds=n_seeds, metrics="paper")
     gain = {row.model: row for row in result.comparisons if row.metric == "ndcg@5"}

@@ -72,7 +72,7 @@ class FromAbove:
 @pytest.fixture
 def denoiser() -> ProRec:
     FromAbove.seen.clear()
-    return ProRec(FromAbove(), gamma=GAMMA, beta=20, lam=0.5).fit(csr_array(CLICKS))
+    return ProRec(FromAbove(), gamma=GAMMA, beta=20, lam=0.5).fit(csr_array(CLICKS), track_loss=True)
 
 
 def test_the_numbers_above() -> None:
@@ -112,10 +112,10 @@ def test_what_is_recorded(denoiser: ProRec) -> None:
     assert fitted.number == 0
     assert fitted.loss_refitted.total == pytest.approx(before, rel=1e-6)
     assert first.loss_before == fitted.loss_refitted
-    assert first.loss_relabelled is not None
-    assert first.loss_relabelled.total == pytest.approx(after, rel=1e-6)
-    assert first.loss_refitted == first.loss_relabelled, "this model learns nothing"
-    assert first.relabelling_decreased
+    assert first.loss_relabeled is not None
+    assert first.loss_relabeled.total == pytest.approx(after, rel=1e-6)
+    assert first.loss_refitted == first.loss_relabeled, "this model learns nothing"
+    assert first.relabeling_decreased
     assert first.refitting_decreased
     # 7.08 of ten ones are left; three clicks are below their threshold.
     assert first.mass_kept == pytest.approx(sum(WEIGHTS) / 10, rel=1e-6)

@@ -155,10 +155,10 @@ def test_compounding_ends_at_zero_and_anchoring_does_not() -> None:
 
 
 def test_history_links_up() -> None:
-    history = ProRec(WRMF(rank=3), rounds=3).fit(clicks()).history_
+    history = ProRec(WRMF(rank=3), rounds=3).fit(clicks(), track_loss=True).history_
     assert [each.number for each in history] == [0, 1, 2, 3]
     assert history[0].loss_before is None
-    assert history[0].relabelling_decreased is None
+    assert history[0].relabeling_decreased is None
     for before, after in pairwise(history):
         assert after.loss_before == before.loss_refitted
         assert after.mass_kept <= before.mass_kept
@@ -167,13 +167,14 @@ def test_history_links_up() -> None:
 
 def test_loss_may_go_up_and_that_is_said() -> None:
     """Proposition 2 is for models that minimise L; popularity does not."""
-    history = ProRec(Popularity(), rounds=1).fit(clicks()).history_
-    assert history[1].relabelling_decreased is False
+    history = ProRec(Popularity(), rounds=1).fit(clicks(), track_loss=True).history_
+    assert history[1].relabeling_decreased is False
 
 
 def test_weights_without_a_last_fit(tmp_path: Path) -> None:
     data = clicks()
-    whole, alone = ProRec(NCE(rank=3), rounds=2).fit(data), ProRec(NCE(rank=3), rounds=2).fit(data, refit=False)
+    whole = ProRec(NCE(rank=3), rounds=2).fit(data, track_loss=True)
+    alone = ProRec(NCE(rank=3), rounds=2).fit(data, refit=False, track_loss=True)
     assert alone.noise_table().equals(whole.noise_table())
     assert alone.history_[1].loss_refitted == whole.history_[1].loss_refitted
     assert alone.history_[2].loss_refitted is None
@@ -185,14 +186,14 @@ def test_weights_without_a_last_fit(tmp_path: Path) -> None:
         lambda: alone.scores_,
     )
     for ask in asking:
-        with pytest.raises(InputError, match="no model for the last weights"):
+        with pytest.raises(InputError, match="no model for the final weights"):
             ask()
 
 
 def test_warm_start_begins_with_the_last_model() -> None:
     data = clicks()
-    cold = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0)).fit(data)
-    warm = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0), warm_start=True).fit(data)
+    cold = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0)).fit(data, track_loss=True)
+    warm = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0), warm_start=True).fit(data, track_loss=True)
     np.testing.assert_array_equal(cold.weights_.data, warm.weights_.data)
     assert warm.history_[-1].loss_refitted.error < cold.history_[-1].loss_refitted.error
     np.testing.assert_array_equal(
@@ -215,7 +216,7 @@ def test_a_run_that_was_killed_comes_to_the_same_result(model: Model, warm_start
     data = clicks()
     denoiser = ProRec(model, rounds=3, warm_start=warm_start)
     calls: list[tuple[str, int, int]] = []
-    denoiser.fit(data, progress=lambda *report: calls.append(report))
+    denoiser.fit(data, progress=lambda *report: calls.append(report), track_loss=True)
     wanted = denoiser.weights_.data, denoiser.recommend(data.users, k=5), denoiser.history_
     for at in range(0, len(calls), 5):
         folder = tmp_path / str(at)
@@ -227,8 +228,8 @@ def test_a_run_that_was_killed_comes_to_the_same_result(model: Model, warm_start
 
         again = ProRec(model, rounds=3, warm_start=warm_start)
         with pytest.raises(Killed):
-            again.fit(data, checkpoint=folder, progress=progress)
-        again.fit(data, checkpoint=folder)
+            again.fit(data, checkpoint=folder, progress=progress, track_loss=True)
+        again.fit(data, checkpoint=folder, track_loss=True)
         np.testing.assert_array_equal(again.weights_.data, wanted[0])
         np.testing.assert_array_equal(again.recommend(data.users, k=5).scores, wanted[1].scores)
         assert [each.loss_refitted for each in again.history_] == [each.loss_refitted for each in wanted[2]]
@@ -288,7 +289,7 @@ def test_checkpoints_of_third_party_models(tmp_path: Path) -> None:
     for odd in (torch.ones(30), torch.zeros(30)):
         with pytest.raises(InputError, match="checkpoint of other parameters"):
             ProRec(Configured({"scale": 1.0, "odd": odd}), gamma=0.1).fit(data, checkpoint=tmp_path)
-    with pytest.raises(InputError, match=r"a function in it, .*<lambda>, that cannot be told from others"):
+    with pytest.raises(InputError, match=r"holds the function .*<lambda>, which cannot"):
         ProRec(Configured({"scale": 1.0, "change": lambda x: x}), gamma=0.1).fit(data, checkpoint=tmp_path)
 
 
@@ -321,8 +322,8 @@ def test_noise_table(denoised: ProRec, cinema: Interactions) -> None:
     assert table.noise_probability.between(0, 1).all()
     assert table.flagged.sum() == int(0.05 * len(cinema))
     assert table.flagged[: table.flagged.sum()].all(), "the most suspicious"
-    assert denoised.noise_table(most=7).equals(denoised.noise_table().slice(0, 7))
-    assert denoised.noise_table(most=10**9).num_rows == len(cinema)
+    assert denoised.noise_table(limit=7).equals(denoised.noise_table().slice(0, 7))
+    assert denoised.noise_table(limit=10**9).num_rows == len(cinema)
     assert len(set(zip(table.user, table.item, strict=True))) == len(cinema)
     first = table.iloc[0]
     row, column = cinema.user_positions([first.user])[0], cinema.item_positions([first["item"]])[0]
@@ -391,18 +392,18 @@ def test_explain(denoised: ProRec, cinema: Interactions) -> None:
         others = [item for item in own if item != row["item"]]
         likeness = unit[cinema.item_positions(others)] @ unit[at]
         assert row["for"] == others[int(np.argmax(likeness))]
-        assert row["for_likeness"] == pytest.approx(likeness.max(), abs=1e-5)
+        assert row["for_similarity"] == pytest.approx(likeness.max(), abs=1e-5)
         assert row["against"] == others[int(np.argmin(likeness))]
-    with pytest.raises(InputError, match="user 999 is not among"):
+    with pytest.raises(InputError, match=r"one of the 300 users .*; got 999"):
         denoised.explain(999)
 
 
 def test_explain_one_click_and_none() -> None:
     data = Interactions.from_matrix(csr_array([[1.0, 1, 1, 0], [0, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]]))
-    denoiser = ProRec(EASE(regularization=1.0)).fit(data)
+    denoiser = ProRec(EASE(regularization=1.0)).fit(data, track_loss=True)
     alone = denoiser.explain(1)
     assert alone.column("for").to_pylist() == [None]
-    assert alone.column("against_likeness").to_pylist() == [None]
+    assert alone.column("against_similarity").to_pylist() == [None]
     assert denoiser.explain(3).num_rows == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
-from prorec.denoise.loss import LossOf
+from prorec.denoise.loss import ModelLoss
 from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model
 from tests.models.test_all import all_scores, clicks, made
 
@@ -28,7 +28,7 @@ def test_by_definition(kind: type[Model]) -> None:
         error = -(x * log_softmax(s, axis=1)).sum()
     else:
         error = ((x - s) ** 2).sum()
-    got = LossOf(model, data.matrix)(weights)
+    got = ModelLoss(model, data.matrix)(weights)
     assert got.error == pytest.approx(error, rel=1e-4)
     learned = {name: np.square(array.astype(float)).sum() for name, array in model.arrays_.items()}
     penalty = {
@@ -50,11 +50,11 @@ def test_nce_is_where_its_ridge_regression_ends() -> None:
     """With U fixed, no other V has a smaller L: the penalty is on V, and the right one."""
     data = clicks()
     model = made(NCE).fit(data)
-    best = LossOf(model, data.matrix)(data.matrix.data).total
+    best = ModelLoss(model, data.matrix)(data.matrix.data).total
     rng = np.random.default_rng(1)
     for _ in range(5):
         other = made(NCE).fit(data)
         other.arrays_["items"] = model.arrays_["items"] + 0.01 * rng.standard_normal(
             model.arrays_["items"].shape
         ).astype(np.float32)
-        assert LossOf(other, data.matrix)(data.matrix.data).total > best
+        assert ModelLoss(other, data.matrix)(data.matrix.data).total > best

@@ -99,10 +99,10 @@ def test_values_of_several_types(tmp_path: Path) -> None:
 
 
 def test_defaults() -> None:
-    assert set(PAPER_GRIDS) == set(Model.registry)
+    assert set(PAPER_GRIDS) == {*Model.registry, "ProRec"}
     for name, grid in PAPER_GRIDS.items():
         for parameter in grid:
-            assert parameter in [each.name for each in parameters_of(Model.registry[name])]
+            assert parameter in [each.name for each in parameters_of({**Model.registry, "ProRec": prorec.ProRec}[name])]
     assert len(prorec.tune(EASE(), PARTS.train, PARTS.valid).trials) == 6
     assert len(prorec.tune(Popularity(), PARTS.train, PARTS.valid).trials) == 1
 

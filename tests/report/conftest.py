@@ -42,7 +42,7 @@ def data_in(page: Path) -> Any:
 @pytest.fixture(scope="session")
 def cinema_denoiser() -> ProRec:
     """What the demo shows."""
-    return demo_denoiser().fit(make_cinema(seed=0).interactions)
+    return demo_denoiser().fit(make_cinema(seed=0).interactions, track_loss=True)
 
 
 @pytest.fixture(scope="session")

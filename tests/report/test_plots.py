@@ -47,7 +47,7 @@ def clicks_of(n_users: int = 60, n_items: int = 40) -> Interactions:
 
 @pytest.fixture(scope="module")
 def denoiser() -> ProRec:
-    return ProRec(NCE(rank=4), rounds=3, flag_fraction=0.1, tolerance=0.0).fit(clicks_of())
+    return ProRec(NCE(rank=4), rounds=3, flag_fraction=0.1, tolerance=0.0).fit(clicks_of(), track_loss=True)
 
 
 def test_the_bars_are_all_interactions_and_the_red_ones_the_flagged(denoiser: ProRec) -> None:
@@ -158,7 +158,7 @@ def test_the_history_is_that_of_the_rounds(denoiser: ProRec) -> None:
     assert len(rounds) == 4
     expected = {
         "before the round": [(each.number - 1, each.loss_before.total) for each in rounds[1:]],
-        "relabelled": [(each.number - 0.5, each.loss_relabelled.total) for each in rounds[1:]],
+        "relabelled": [(each.number - 0.5, each.loss_relabeled.total) for each in rounds[1:]],
         "refitted": [(each.number, each.loss_refitted.total) for each in rounds],
         "weight kept (right)": [(each.number, each.mass_kept) for each in rounds],
     }
@@ -167,9 +167,14 @@ def test_the_history_is_that_of_the_rounds(denoiser: ProRec) -> None:
 
 
 def test_a_run_without_the_last_fit_has_no_point_for_it() -> None:
-    axis = plot_loss(ProRec(NCE(rank=4)).fit(clicks_of(), refit=False))
+    axis = plot_loss(ProRec(NCE(rank=4)).fit(clicks_of(), refit=False, track_loss=True))
     (line,) = [line for line in axis.lines if line.get_label() == "refitted"]
     assert line.get_xdata().tolist() == [0]
+
+
+def test_the_loss_must_have_been_tracked() -> None:
+    with pytest.raises(InputError, match="track_loss=True"):
+        plot_loss(ProRec(NCE(rank=4)).fit(clicks_of()))
 
 
 @pytest.mark.parametrize("plot", [plot_weights, plot_thresholds, plot_loss])
@@ -204,7 +209,7 @@ def test_what_cannot_be_drawn_is_refused(denoiser: ProRec) -> None:
     for wrong in (axis, [axis], [axis, figure], "left"):
         with pytest.raises(InputError, match="ax must be two Matplotlib Axes"):
             plot_user_matrix(denoiser, "u0", wrong)
-    with pytest.raises(InputError, match="'nobody' is not among the 60 users"):
+    with pytest.raises(InputError, match=r"one of the 60 users .*; got 'nobody'"):
         plot_user_matrix(denoiser, "nobody")
     with pytest.raises(InputError, match="'u5' has no interactions"):
         plot_user_matrix(denoiser, "u5")

@@ -22,6 +22,7 @@ from prorec.data.splits import split_by_user
 from prorec.denoise import ProRec
 from prorec.evaluation import compare, detection_metrics, evaluate
 from prorec.models import NCE, Popularity
+from prorec.models.recommendations import Recommender
 from prorec.noise import NoiseFinder
 from prorec.report.page import write_report
 
@@ -59,7 +60,7 @@ def demo(options: DemoOptions) -> None:
     club = make_cinema(seed=options.seed)
     console.print(_describe_club(club))
     started = time.perf_counter()
-    denoiser = demo_denoiser().fit(club.interactions)
+    denoiser = demo_denoiser().fit(club.interactions, track_loss=True)
     seconds = time.perf_counter() - started
     console.print(_describe_user(club, denoiser))
     console.print(_describe_flags(club, denoiser))
@@ -161,7 +162,7 @@ def _describe_gain(club: Cinema, seed: int) -> RenderableType:
     test = parts.test.select(parts.test.columns["origin"] != MISTAKE)
     denoiser = ProRec(NCE(rank=_RANK)).fit(train)
     scaled = np.full(len(train), float(denoiser.weights_.data.mean()))
-    models = {
+    models: dict[str, Recommender] = {
         "NCE": NCE(rank=_RANK).fit(train),
         "NCE + ProRec": denoiser,
         "NCE, scaled weights": NCE(rank=_RANK).fit(train.with_weights(scaled)),

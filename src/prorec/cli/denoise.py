@@ -107,8 +107,9 @@ def denoise(
 
         def fit_and_write(work: Path | None = None) -> int:
             """Write the rows and the report, and return the number of rows."""
-            # Only a report needs a model that is fitted to the new weights.
-            denoiser.fit(clicks, refit=output.report is not None, checkpoint=work, progress=progress)
+            # Only a report needs the losses, and a model that is fitted to the new weights.
+            has_report = output.report is not None
+            denoiser.fit(clicks, refit=has_report, track_loss=has_report, checkpoint=work, progress=progress)
             table = _denoised_rows(source, denoiser, output, log.format)
             write_rows(table, output.out, log.format, work)
             if output.report is not None:

@@ -32,7 +32,7 @@ def summarize(source: SourceTable, denoiser: ProRec) -> dict[str, Any]:
     """
     clicks, last_round = denoiser.interactions_, denoiser.history_[-1]
     finder = denoiser.finder_ if denoiser.noise_method != "plan" else None
-    suspicious = denoiser.noise_table(most=_N_SHOWN).select(["user", "item", "noise_probability", "weight"])
+    suspicious = denoiser.noise_table(limit=_N_SHOWN).select(["user", "item", "noise_probability", "weight"])
     return {
         "rows": source.table.num_rows,
         "users": clicks.n_users,

@@ -15,7 +15,7 @@ from prorec.cli.command import FieldsOf, Options, as_command
 from prorec.cli.console import make_table, print_plain
 from prorec.cli.options import ConsoleOptions, LogOptions
 from prorec.denoise import ProRec
-from prorec.denoise.controls import reweighted
+from prorec.denoise.controls import make_control
 from prorec.evaluation.comparison import TESTED_METRICS, SplitComparison, compare_on_splits
 from prorec.evaluation.metrics import Family
 from prorec.models.factory import cap_rank, make_model, parse_parameters
@@ -110,7 +110,8 @@ def _make_models(
             model = cap_rank(model, shape, own)
         denoiser = ProRec(model, **settings)
         denoiser.check_settings()
-        models[name] = {"": model, "prorec": denoiser, "scaled": reweighted(denoiser)}[variant]
+        variants: dict[str, Model | ProRec] = {"": model, "prorec": denoiser, "scaled": make_control(denoiser)}
+        models[name] = variants[variant]
     if unused := parameters.keys() - used:
         raise InputError(f"--param is for {', '.join(sorted(unused))}, which --models does not name")
     return models

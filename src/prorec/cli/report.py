@@ -81,7 +81,7 @@ def report(
             denoiser.check_settings()
             clicks = items.describe(source, source.read(progress))
             denoiser.model = model.cap_rank(denoiser.model, clicks)
-            denoiser.fit(clicks, progress=progress)
+            denoiser.fit(clicks, progress=progress, track_loss=True)
             seconds = time.perf_counter() - started
             write_report(denoiser, output.out, title=source.report_title, seconds=seconds, progress=progress)
     rate = denoiser.finder_.noise_rate_ if denoiser.noise_method != "plan" else None

@@ -1,7 +1,7 @@
-"""Algorithm 1: a recommender and a transport plan take turns, until the clicks that don't belong count for less."""
+"""Algorithm 1: fit a recommender, match users with items, relabel the interactions, fit again."""
 
-from prorec.denoise.estimator import ProRec
+from prorec.denoise.denoiser import ProRec, Thresholds
 from prorec.denoise.history import Round
 from prorec.denoise.loss import Loss
 
-__all__ = ["Loss", "ProRec", "Round"]
+__all__ = ["Loss", "ProRec", "Round", "Thresholds"]

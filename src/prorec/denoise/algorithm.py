@@ -1,269 +1,276 @@
-"""The rounds of Algorithm 1: where a run stands, how it goes on, and how it is taken up again."""
+"""The rounds of Algorithm 1, with checkpoints from which an interrupted run continues."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from prorec import transport
-from prorec._core.digest import digest
 from prorec._core.errors import InputError
 from prorec._core.progress import Progress
-from prorec.denoise.checkpoint import Checkpoint, State
+from prorec.denoise.checkpoint import DAMAGED, Checkpoint, State, run_identity
 from prorec.denoise.history import Round
-from prorec.denoise.labels import new_weights
-from prorec.denoise.loss import LossOf
+from prorec.denoise.loss import Loss, ModelLoss
+from prorec.denoise.weighting import update_weights, with_weights
 from prorec.interactions import Interactions
 from prorec.models.model import Model
-from prorec.models.storage import Arrays, json_default
-from prorec.models.wrap import wrap
+from prorec.models.storage import Arrays
 from prorec.transport.gamma import estimate_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
 from prorec.transport.thresholds import Matching, digest_pairs
 
 if TYPE_CHECKING:
-    from prorec.denoise.estimator import ProRec
+    from prorec.denoise.denoiser import ProRec
 
 
-class Run:
-    """Algorithm 1, once: where it stands, and how it goes on."""
+class DenoisingRun:
+    """One run of Algorithm 1 and its current state.
+
+    Parameters
+    ----------
+    settings : ProRec
+        Parameters of the run.
+    model : Model
+        The model to fit. Each fit starts from a copy.
+    interactions : Interactions
+        The interactions to denoise.
+    checkpoint : str, Path or None
+        Folder for the latest state; a state of the same run that is already there is continued.
+    progress : Progress
+        Function that is called as work is done.
+    track_loss : bool
+        Whether to compute L before, between and after the two steps of each round.
+
+    Raises
+    ------
+    InputError
+        If the checkpoint belongs to another run, or is damaged.
+    """
 
     def __init__(
         self,
-        given: ProRec,
+        settings: ProRec,
         model: Model,
-        known: Interactions,
-        folder: str | Path | None,
+        interactions: Interactions,
+        checkpoint: str | Path | None,
         progress: Progress,
+        track_loss: bool,
     ) -> None:
-        self.given, self.known, self.progress = given, known, progress
-        self.trusted: NDArray[np.float32] | None = None
-        """1 − the noise probability of each interaction, if weights are to go by that."""
-        self.fresh = model
+        self.settings, self.interactions, self.progress = settings, interactions, progress
+        self.unfitted = model
         self.model: Model | None = None
-        self.weights: NDArray[np.float32] = known.matrix.data
+        """Model of the latest fit."""
+        self.weights: NDArray[np.float32] = interactions.matrix.data
+        """Current weight of each interaction."""
+        self.clean_probability: NDArray[np.float32] | None = None
+        """1 − noise probability of each interaction, if the weights depend on it."""
         self.history: list[Round] = []
-        self.now: Round
-        """The round whose weights are there; its fit may not be."""
+        """Finished rounds."""
+        self.round: Round
+        """The round that has new weights; its fit may be missing."""
         self.matching: Matching
-        self.loss: LossOf
-        # Worked out once: as weights shrink from round to round, so do scores, and a γ that follows them never rests.
-        self.gamma = float(given.gamma) if parse_gamma(given.gamma) is None else None
-        self.checkpoint = Checkpoint(folder, "" if folder is None else _identity(given, model, known))
-        if given.marginals == "uniform":
-            self.marginals = Marginals.uniform(*known.matrix.shape)
-        else:
-            self.marginals = Marginals.popularity(known.matrix)
+        """Thresholds and row shares of the latest plan."""
+        # Fixed after the first fit: scores shrink with the weights, and a γ that follows them would never settle.
+        self.gamma = float(settings.gamma) if parse_gamma(settings.gamma) is None else None
+        self.marginals = (
+            Marginals.uniform(*interactions.matrix.shape)
+            if settings.marginals == "uniform"
+            else Marginals.popularity(interactions.matrix)
+        )
+        self._track_loss = track_loss
+        self._loss: ModelLoss | None = None
+        identity = "" if checkpoint is None else run_identity(settings, model, interactions)
+        self._checkpoint = Checkpoint(checkpoint, identity)
+        self._saved_state = self._checkpoint.load()
 
-    def go(self, *, refit: bool) -> None:
-        """All rounds, or those that are left; without the last fit, if nobody wants it."""
-        state = self.checkpoint.latest()
-        if state is None:
-            self._first()
+    @property
+    def converged(self) -> bool:
+        """Whether the last relabelling changed the weights by at most the tolerance."""
+        return self.round.change <= self.settings.tolerance
+
+    def run(self, *, refit: bool) -> None:
+        """Run all rounds, or those that the checkpoint lacks.
+
+        Parameters
+        ----------
+        refit : bool
+            Whether to fit the model to the final weights.
+
+        Raises
+        ------
+        InputError
+            If the checkpoint is damaged, or the model cannot be fitted.
+        """
+        if self._saved_state is None:
+            seconds = self._fit(init_from=None)
+            loss = self._compute_loss(self.weights)
+            self.history.append(Round(0, None, None, loss, 0.0, 1.0, 0.0, (0.0, 0.0, 0.0), 0.0, 0.0, seconds))
             self._relabel()
         else:
-            self._resume(state)
-        while self.now.number < self.given.rounds and not self.converged:
+            self._resume(self._saved_state)
+            self._saved_state = None
+        while self.round.number < self.settings.rounds and not self.converged:
             self._refit()
             self._relabel()
         if refit:
             self._refit()
         else:
             self.model = None
-            self.history.append(self.now)
-
-    def _first(self) -> None:
-        seconds = self._fit(None)
-        self.history.append(
-            Round(0, None, None, self.loss(self.weights), 0.0, 1.0, 0.0, (0.0, 0.0, 0.0), 0.0, 0.0, seconds)
-        )
+            self.history.append(self.round)
 
     def _relabel(self) -> None:
-        """Step 2 of Algorithm 1: the plan, the thresholds, the new weights."""
-        given, matrix, before = self.given, self.known.matrix, self.weights
-        begin = time.perf_counter()
-        assert self.model is not None, "fitted before"
+        """Take step 2 of Algorithm 1: the plan, the thresholds, the new weights."""
+        settings, matrix, before = self.settings, self.interactions.matrix, self.weights
+        start = time.perf_counter()
+        assert self.model is not None, "a fit precedes each relabelling"
         scores = self.model.scores_
         if self.gamma is None:
-            times = parse_gamma(given.gamma) or 0.0
-            self.gamma = 0.0 if given.transport == "emd" else times * estimate_gamma(scores, matrix)
-        gamma = self.gamma
-        plan: transport.Plan
-        if given.transport == "relaxed":
-            plan = transport.relaxed(
-                scores, self.marginals, gamma, device=given.device, memory=given.memory, progress=self.progress
-            )
-        elif given.transport == "sinkhorn":
-            plan = transport.sinkhorn(
-                scores, self.marginals, gamma, device=given.device, memory=given.memory, progress=self.progress
-            )
-        else:
-            plan = transport.emd(scores, self.marginals)
-        self.matching = plan.match(matrix, given.threshold, self.progress)
-        del plan
-        original = matrix if given.relabel_from == "original" else None
-        self.weights = new_weights(
-            like(matrix, before), self.matching, given.beta, given.lam, original, self.trusted, given.weighting
+            factor = parse_gamma(settings.gamma) or 0.0
+            self.gamma = 0.0 if settings.transport == "emd" else factor * estimate_gamma(scores, matrix)
+        self.matching = self._solve(scores, self.gamma).match(matrix, settings.threshold, self.progress)
+        self.weights = update_weights(
+            with_weights(matrix, before),
+            self.matching,
+            settings.beta,
+            settings.lam,
+            original=matrix if settings.relabel_from == "original" else None,
+            clean_probability=self.clean_probability,
+            weighting=settings.weighting,
         )
-        seconds = time.perf_counter() - begin
-        active = self.known.activity > 0
-        self.now = Round(
+        seconds = time.perf_counter() - start
+        is_active = self.interactions.activity > 0
+        self.round = Round(
             number=len(self.history),
-            loss_before=self.loss(before),
-            loss_relabelled=self.loss(self.weights),
+            loss_before=self._compute_loss(before),
+            loss_relabeled=self._compute_loss(self.weights),
             loss_refitted=None,
-            gamma=gamma,
-            mass_kept=_total(self.weights) / _total(matrix.data),
+            gamma=self.gamma,
+            mass_kept=_sum(self.weights) / _sum(matrix.data),
             below_threshold=float(np.mean(self.matching.margins < 0)),
-            kappa_quartiles=tuple(np.quantile(self.matching.kappa[active], [0.25, 0.5, 0.75]).tolist()),
-            change=_total(np.abs(self.weights - before)) / max(_total(before), np.finfo(np.float64).tiny),
+            kappa_quartiles=tuple(np.quantile(self.matching.kappa[is_active], [0.25, 0.5, 0.75]).tolist()),
+            change=_sum(np.abs(self.weights - before)) / max(_sum(before), np.finfo(np.float64).tiny),
             transport_seconds=seconds,
             fit_seconds=0.0,
         )
-        self._keep()
+        self._save_state()
+
+    def _solve(self, scores: Any, gamma: float) -> transport.Plan:
+        """Return the transport plan for the scores."""
+        if self.settings.transport == "emd":
+            return transport.emd(scores, self.marginals)
+        solve = transport.relaxed if self.settings.transport == "relaxed" else transport.sinkhorn
+        device, memory = self.settings.device, self.settings.memory
+        return solve(scores, self.marginals, gamma, device=device, memory=memory, progress=self.progress)
 
     def _refit(self) -> None:
-        """Step 1 of Algorithm 1, on the new weights."""
-        seconds = self._fit(self.model if self.given.warm_start and self.fresh.supports_warm_start else None)
-        self.history.append(replace(self.now, loss_refitted=self.loss(self.weights), fit_seconds=seconds))
+        """Take step 1 of Algorithm 1 on the new weights, which finishes the round."""
+        seconds = self._fit(init_from=self.model if self._is_warm else None)
+        self.history.append(replace(self.round, loss_refitted=self._compute_loss(self.weights), fit_seconds=seconds))
 
-    def _fit(self, start: Model | None) -> float:
-        """Let the model learn from the present weights; how long it took."""
-        number_of_fit = len(self.history)
-        what = f"fitting {type(self.fresh).__name__.lstrip('_')}, round {number_of_fit}"
-        self.progress(what, 0, 1)
-        model: Any = replace(self.fresh)  # type: ignore[type-var]
-        how: dict[str, Any] = {} if start is None else {"init_from": start}
-        if self.fresh.supports_checkpoint and self.checkpoint.folder is not None:
-            how["checkpoint"] = self.checkpoint.folder / f"fit-{number_of_fit}"
-        begin = time.perf_counter()
-        self.model = model.fit(self.known.with_weights(self.weights), **how)
-        seconds = time.perf_counter() - begin
-        self.loss = LossOf(self.model, self.known.matrix, self.given.device)
-        self.progress(what, 1, 1)
+    def _fit(self, init_from: Model | None) -> float:
+        """Fit a copy of the model to the current weights, and return the seconds."""
+        number = len(self.history)
+        task = f"fitting {type(self.unfitted).__name__.lstrip('_')}, round {number}"
+        self.progress(task, 0, 1)
+        model: Any = replace(self.unfitted)  # type: ignore[type-var]
+        options: dict[str, Any] = {} if init_from is None else {"init_from": init_from}
+        if self.unfitted.supports_checkpoint and self._checkpoint.folder is not None:
+            options["checkpoint"] = self._checkpoint.folder / f"fit-{number}"
+        start = time.perf_counter()
+        self.model = model.fit(self.interactions.with_weights(self.weights), **options)
+        seconds = time.perf_counter() - start
+        self._loss = None
+        self.progress(task, 1, 1)
         return seconds
 
-    # ── taking up again ─────────────────────────────────────────────────────────────────────────────
+    def _compute_loss(self, weights: NDArray[np.float32]) -> Loss | None:
+        """Return L of the current model with some weights, if losses are tracked."""
+        if not self._track_loss or self.model is None:
+            return None
+        if self._loss is None:
+            self._loss = ModelLoss(self.model, self.interactions.matrix, self.settings.device)
+        return self._loss(weights)
 
     @property
-    def converged(self) -> bool:
-        """Whether the weights have come to rest."""
-        return self.now.change <= self.given.tolerance
+    def _is_warm(self) -> bool:
+        """Whether each fit starts from the one before."""
+        return self.settings.warm_start and self.unfitted.supports_warm_start
 
-    def _keep(self) -> None:
-        warm = self.given.warm_start and self.fresh.supports_warm_start
-        about = {"now": self.now.to_dict(), "history": [each.to_dict() for each in self.history]}
-        start = self.model.arrays_ if warm and self.model is not None else {}
-        self.checkpoint.keep(State(about, kept(self.weights, self.matching), start))
+    def _save_state(self) -> None:
+        record = {"round": self.round.to_dict(), "history": [each.to_dict() for each in self.history]}
+        init_arrays = self.model.arrays_ if self._is_warm and self.model is not None else {}
+        self._checkpoint.save(State(record, pack_state(self.weights, self.matching), init_arrays))
 
     def _resume(self, state: State) -> None:
         try:
-            self.history = [Round.from_dict(each) for each in state.about["history"]]
-            self.now = Round.from_dict(state.about["now"])
-            self.weights, self.matching = restored(state.arrays, self.known)
+            self.history = [Round.from_dict(each) for each in state.record["history"]]
+            self.round = Round.from_dict(state.record["round"])
+            self.weights, self.matching = restore_state(state.arrays, self.interactions)
         except (KeyError, TypeError) as error:
-            raise InputError(f"this checkpoint is damaged; remove it to start anew ({error!r})") from None
-        self.gamma = self.now.gamma
-        if state.start:
-            self.model = replace(self.fresh)  # type: ignore[type-var]
-            self.model.arrays_, self.model.interactions_ = state.start, self.known
+            raise InputError(f"{DAMAGED} ({error!r})") from None
+        self.gamma = self.round.gamma
+        if state.init_arrays:
+            self.model = replace(self.unfitted)  # type: ignore[type-var]
+            self.model.arrays_, self.model.interactions_ = state.init_arrays, self.interactions
 
 
-def _identity(given: ProRec, model: Model, known: Interactions) -> str:
-    """What tells one run from another: version, parameters, model and interactions."""
-    from prorec import __version__
+def pack_state(weights: NDArray[np.float32], matching: Matching) -> Arrays:
+    """Return the arrays to store of a round, by name; `restore_state` reads them.
 
-    # What is only looked at after the fit, or changes nothing but the pace, may be another.
-    apart = ("model", "noise_method", "flag_fraction", "fdr", "memory", "device")
-    settings = {each.name: repr(getattr(given, each.name)) for each in fields(given) if each.name not in apart}
-    noise = given.noise_method
-    if not isinstance(noise, str):
-        voters = [_told_apart(wrap(each)) for each in noise.list_base_models()]
-        noise = [noise.base_models is None, noise.folds, noise.transport, noise.seed, voters]
-    content = digest_pairs(known.matrix), digest(known.matrix.data)
-    return json.dumps([__version__, settings, noise, *_told_apart(model), content], default=json_default)
+    Parameters
+    ----------
+    weights : NDArray of float32
+        Weight of each interaction.
+    matching : Matching
+        Thresholds and row shares.
 
-
-def _told_apart(model: Model) -> list[Any]:
-    """What tells one model from another."""
-    inner = getattr(model, "model", None)
-    if inner is not None:
-        return [type(model).__name__, _described(inner)]
-    # Where it runs is no part of what it is: a run may go on elsewhere.
-    return [
-        type(model).__name__,
-        {name: value for name, value in model.describe()["parameters"].items() if name != "device"},
-    ]
-
-
-def _described(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """All that a third-party model is made of, in a form that is the same in another process.
-
-    Objects are taken apart the way that copying does it.
+    Returns
+    -------
+    dict of arrays
     """
-    if value is None or isinstance(value, str | bytes | int | float | complex):
-        return repr(value)
-    if hasattr(value, "detach"):  # a tensor, which shows where it lies in memory when it is taken apart
-        value = value.detach().cpu().numpy()
-    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
-        return digest(np.asarray(value))
-    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
-        if "<lambda>" in value.__qualname__ or ("<locals>" in value.__qualname__ and not isinstance(value, type)):
-            raise InputError(
-                f"a checkpoint must know whose it is, and the model has a function in it, {value.__qualname__}, that "
-                "cannot be told from others; leave the checkpoint out"
-            )
-        return f"{value.__module__}.{value.__qualname__}"
-    if id(value) in above or len(above) > 50:
-        return "…"
-    above = (*above, id(value))
-    if isinstance(value, dict):
-        return [[_described(name, above), _described(each, above)] for name, each in value.items()]
-    if isinstance(value, list | tuple | Iterator):
-        return [_described(each, above) for each in value]
-    if isinstance(value, set | frozenset):
-        return sorted(repr(_described(each, above)) for each in value)
-    try:
-        reduced = value.__reduce_ex__(4)
-    except Exception as error:  # whatever the object's own code raises
-        raise InputError(
-            f"a checkpoint must know whose it is, and the model has a {type(value).__name__} in it that cannot be told "
-            f"from others ({error}); leave the checkpoint out"
-        ) from None
-    return [type(value).__qualname__, reduced if isinstance(reduced, str) else _described(tuple(reduced), above)]
-
-
-def like(matrix: csr_array, weights: NDArray[np.float32]) -> csr_array:
-    """A matrix with other weights."""
-    return csr_array((weights, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
-def _total(weights: NDArray[np.float32]) -> float:
-    return float(weights.sum(dtype=np.float64))
-
-
-def kept(weights: NDArray[np.float32], matching: Matching) -> Arrays:
-    """The arrays that a round leaves behind, by name."""
     return {"weights": weights, "kappa": matching.kappa, "threshold": matching.threshold, "shares": matching.row_shares}
 
 
-def restored(arrays: Arrays, known: Interactions) -> tuple[NDArray[np.float32], Matching]:
-    """Weights and matching from those arrays, if they belong to these interactions."""
-    lengths = {"weights": len(known), "shares": len(known), "kappa": known.n_users, "threshold": known.n_users}
-    for name, length in lengths.items():
+def restore_state(arrays: Arrays, interactions: Interactions) -> tuple[NDArray[np.float32], Matching]:
+    """Return the weights and the matching that `pack_state` stored.
+
+    Parameters
+    ----------
+    arrays : dict of arrays
+        The stored arrays.
+    interactions : Interactions
+        The interactions that they belong to.
+
+    Returns
+    -------
+    tuple of NDArray and Matching
+
+    Raises
+    ------
+    KeyError
+        If an array is missing.
+    InputError
+        If an array has the wrong shape or type, or a number that is not finite.
+    """
+    n, n_users = len(interactions), interactions.n_users
+    for name, length in {"weights": n, "shares": n, "kappa": n_users, "threshold": n_users}.items():
         array = arrays[name]
         if array.shape != (length,) or array.dtype.kind not in "fi" or not np.isfinite(array).all():
-            raise InputError(f"{name} is damaged: {array.dtype} of shape {array.shape}, or not finite")
-    matrix = known.matrix
+            raise InputError(
+                f"{name} must be {length} finite numbers; got {array.dtype} of shape {array.shape}. The file is "
+                "damaged: fit again"
+            )
+    matrix = interactions.matrix
     matching = Matching(
         arrays["kappa"], arrays["threshold"], arrays["shares"], matrix.indptr.astype(np.int64), digest_pairs(matrix)
     )
     return arrays["weights"], matching
+
+
+def _sum(weights: NDArray[np.float32]) -> float:
+    return float(weights.sum(dtype=np.float64))

@@ -1,73 +1,196 @@
-"""Where a run can be taken up again: after every relabelling, which is what the next fit learns from."""
+"""Checkpoints of Algorithm 1: the state after each relabelling, and the identity of the run that it belongs to."""
 
 from __future__ import annotations
 
 import errno
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from prorec._core.digest import digest
 from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
+from prorec.interactions import Interactions
+from prorec.models.model import Model
 from prorec.models.storage import READ_ERRORS, Arrays, json_default
+from prorec.models.wrap import wrap
+from prorec.transport.thresholds import digest_pairs
+
+if TYPE_CHECKING:
+    from prorec.denoise.denoiser import ProRec
 
 _NAME = "round.npz"
+DAMAGED = "this checkpoint is damaged; remove it to start anew"
+# These change nothing that a run computes, or only how fast. The noise method has an identity of its own below.
+_NOT_IDENTITY = ("model", "noise_method", "flag_fraction", "fdr", "memory", "device")
 
 
 @dataclass(frozen=True)
 class State:
-    """A round whose weights are there and whose model is not."""
+    """A round that has new weights and no model yet."""
 
-    about: dict[str, Any]
-    """What is known of this round and the ones before, as JSON takes it."""
+    record: dict[str, Any]
+    """The round and the rounds before it, as JSON holds them."""
     arrays: Arrays
-    """What the round has left behind."""
-    start: Arrays
-    """What the model before had learned, where the next one starts from it."""
+    """Weights and matching of the round, by name."""
+    init_arrays: Arrays
+    """Arrays of the last model if the next fit starts from them; otherwise empty."""
 
 
 class Checkpoint:
-    """A folder with the latest state, or nothing at all.
+    """A folder that holds the latest state of a run.
 
     Parameters
     ----------
-    folder : where to keep it; None to keep nothing
-    of : what tells this run from others
+    folder : str, Path or None
+        The folder, which is made if necessary. None stores nothing.
+    identity : str
+        Text that two runs share only if they compute the same; see `run_identity`.
+
+    Raises
+    ------
+    InputError
+        If `folder` is not a path.
     """
 
-    def __init__(self, folder: str | Path | None, of: str) -> None:
+    def __init__(self, folder: str | Path | None, identity: str) -> None:
         self.folder = None if folder is None else as_path(folder)
-        self._of = of
+        self._identity = identity
         if self.folder is not None:
             with prefix_errors(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
 
-    def keep(self, state: State) -> None:
-        """Put this state in the place of the last one, whole or not at all."""
+    def save(self, state: State) -> None:
+        """Replace the stored state, all or nothing.
+
+        Parameters
+        ----------
+        state : State
+            The new state.
+        """
         if self.folder is None:
             return
-        about = json.dumps({"of": self._of, **state.about}, default=json_default)
-        arrays = state.arrays | {f"start.{name}": array for name, array in state.start.items()}
+        record = json.dumps({"identity": self._identity, **state.record}, default=json_default)
+        arrays = state.arrays | {f"init.{name}": array for name, array in state.init_arrays.items()}
         with prefix_errors(self.folder), atomic_write(self.folder / _NAME) as temporary, temporary.open("wb") as file:
-            np.savez(file, about=np.array(about), **arrays)  # type: ignore[arg-type]
+            np.savez(file, record=np.array(record), **arrays)  # type: ignore[arg-type]
 
-    def latest(self) -> State | None:
-        """The state to go on from, if there is one; one of another run is refused."""
+    def load(self) -> State | None:
+        """Return the stored state, or None if there is none.
+
+        Returns
+        -------
+        State or None
+
+        Raises
+        ------
+        InputError
+            If the state belongs to another run, or the file is damaged.
+        """
         if self.folder is None or not (self.folder / _NAME).exists():
             return None
         with prefix_errors(self.folder / _NAME):
             try:
-                with (self.folder / _NAME).open("rb") as file, np.load(file, allow_pickle=False) as kept:
-                    arrays = {name: kept[name] for name in kept.files}
-                about = json.loads(str(arrays.pop("about")))
-                start = {name[6:]: arrays.pop(name) for name in list(arrays) if name.startswith("start.")}
-                if about.pop("of") != self._of:
-                    raise InputError("this is a checkpoint of other parameters or other interactions")
-                return State(about, arrays, start)
+                with (self.folder / _NAME).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                    arrays = {name: stored[name] for name in stored.files}
+                record = json.loads(str(arrays.pop("record")))
+                names = [name for name in arrays if name.startswith("init.")]
+                init_arrays = {name.removeprefix("init."): arrays.pop(name) for name in names}
+                if record.pop("identity") != self._identity:
+                    raise InputError(
+                        "this is a checkpoint of other parameters or other interactions; pass another folder, or "
+                        "remove it to start anew"
+                    )
+                return State(record, arrays, init_arrays)
             except READ_ERRORS as error:
                 if isinstance(error, InputError) or getattr(error, "errno", None) in (errno.EACCES, errno.EIO):
                     raise
-                raise InputError(f"this checkpoint is damaged; remove it to start anew ({error})") from None
+                raise InputError(f"{DAMAGED} ({error})") from None
+
+
+def run_identity(settings: ProRec, model: Model, interactions: Interactions) -> str:
+    """Return a text that two runs share only if they compute the same result.
+
+    Parameters
+    ----------
+    settings : ProRec
+        The denoiser's parameters.
+    model : Model
+        The model inside it.
+    interactions : Interactions
+        The interactions to fit.
+
+    Returns
+    -------
+    str
+        Version, parameters, models and digests of the interactions, as JSON.
+
+    Raises
+    ------
+    InputError
+        If a third-party model holds an object that has no description of its own.
+    """
+    from prorec import __version__
+
+    names = [each.name for each in fields(settings) if each.name not in _NOT_IDENTITY]
+    parameters = {name: repr(getattr(settings, name)) for name in names}
+    noise_method: Any = settings.noise_method
+    if not isinstance(noise_method, str):
+        base_models = [_model_identity(wrap(each)) for each in noise_method.list_base_models()]
+        is_default = noise_method.base_models is None
+        noise_method = [is_default, noise_method.folds, noise_method.transport, noise_method.seed, base_models]
+    content = digest_pairs(interactions.matrix), digest(interactions.matrix.data)
+    identity = [__version__, parameters, noise_method, *_model_identity(model), content]
+    return json.dumps(identity, default=json_default)
+
+
+def _model_identity(model: Model) -> list[Any]:
+    """Return the class and the parameters of a model; for a third-party model, everything that it holds."""
+    inner = getattr(model, "model", None)
+    if inner is not None:
+        return [type(model).__name__, _describe(inner)]
+    # A run may continue on another device.
+    parameters = {name: value for name, value in model.describe()["parameters"].items() if name != "device"}
+    return [type(model).__name__, parameters]
+
+
+def _describe(value: Any, parents: tuple[int, ...] = ()) -> Any:
+    """Return the content of any object in a form that is equal in another process.
+
+    Objects are taken apart as `copy` does it. `parents` are the ids of the objects around the value, which end cycles.
+    """
+    if value is None or isinstance(value, str | bytes | int | float | complex):
+        return repr(value)
+    if hasattr(value, "detach"):  # a tensor reduces to its address in memory, an array to its numbers
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
+        return digest(np.asarray(value))
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        if "<lambda>" in value.__qualname__ or ("<locals>" in value.__qualname__ and not isinstance(value, type)):
+            raise InputError(_no_identity(f"the function {value.__qualname__}"))
+        return f"{value.__module__}.{value.__qualname__}"
+    if id(value) in parents or len(parents) > 50:
+        return "…"
+    parents = (*parents, id(value))
+    if isinstance(value, dict):
+        return [[_describe(name, parents), _describe(each, parents)] for name, each in value.items()]
+    if isinstance(value, list | tuple | Iterator):
+        return [_describe(each, parents) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted(repr(_describe(each, parents)) for each in value)
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception as error:  # the object's own code may raise anything
+        raise InputError(_no_identity(f"a {type(value).__name__} ({error})")) from None
+    return [type(value).__qualname__, reduced if isinstance(reduced, str) else _describe(tuple(reduced), parents)]
+
+
+def _no_identity(part: str) -> str:
+    return (
+        f"a checkpoint requires a model that can be compared with another; this model holds {part}, which cannot. "
+        "Call fit without checkpoint"
+    )

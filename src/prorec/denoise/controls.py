@@ -1,4 +1,4 @@
-"""What a denoiser's gain has to be held against: other weights, as small as the ones it gives."""
+"""Controls for a denoiser's gain: the same denoiser, with weights that have its side effects but no denoising."""
 
 from __future__ import annotations
 
@@ -9,37 +9,64 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec.denoise.estimator import ProRec
+from prorec.denoise.denoiser import ProRec
 from prorec.interactions import Interactions
 from prorec.models.wrap import wrap
 
 Weights = NDArray[np.float32]
-Change = Callable[[Weights, Interactions], Weights]
-"""From the weights that a denoiser gives, and the interactions, to those that its model is to learn from instead."""
+WeightChange = Callable[[Weights, Interactions], Weights]
+"""Function of a denoiser's weights and the interactions that returns the control's weights."""
 
 
-def alike(weights: Weights, interactions: Interactions) -> Weights:
-    """The mean of the weights for every interaction: relabelling makes weights smaller, which may help by itself."""
+def equalize_weights(weights: Weights, interactions: Interactions) -> Weights:
+    """Return the mean weight for every interaction: relabelling makes weights smaller, which may help by itself.
+
+    Parameters
+    ----------
+    weights : NDArray of float32
+        The denoiser's weights.
+    interactions : Interactions
+        Not used; other changes need it.
+
+    Returns
+    -------
+    NDArray of float32
+    """
     return np.full_like(weights, weights.mean(dtype=np.float64))
 
 
+def make_control(denoiser: ProRec, change_weights: WeightChange = equalize_weights) -> ProRec:
+    """Return an unfitted copy of a denoiser whose model is fitted to changed weights.
+
+    Parameters
+    ----------
+    denoiser : ProRec
+        The denoiser to compare with.
+    change_weights : callable, default equalize_weights
+        Function of the denoiser's weights and the interactions; it returns the weights to fit.
+
+    Returns
+    -------
+    ProRec
+        `weights_` and `model_` are the control's; everything else is the denoiser's.
+    """
+    parameters = {each.name: getattr(denoiser, each.name) for each in fields(denoiser)}
+    return _Control(**parameters, change_weights=change_weights)
+
+
 @dataclass
-class _Reweighted(ProRec):
-    """A denoiser whose model learns from other weights in the end."""
+class _Control(ProRec):
+    """A denoiser whose last fit has other weights."""
 
-    change: Change = field(default=alike)
+    change_weights: WeightChange = field(default=equalize_weights)
 
-    def fit(self, interactions: Any, *, refit: bool = True, **how: Any) -> Self:
-        """Run Algorithm 1, and then learn from the changed weights."""
-        super().fit(interactions, refit=False, **how)
-        known = self.interactions_
-        changed = self.change(self.weights_.data, known)
+    def fit(self, interactions: Any, *, refit: bool = True, **options: Any) -> Self:
+        """Run Algorithm 1 without its last fit, and fit the model to the changed weights."""
+        super().fit(interactions, refit=False, **options)
+        weights = self.change_weights(self.weights_.data, self.interactions_)
         model: Any = replace(wrap(self.model))  # type: ignore[type-var]
-        fitted = model.fit(known.with_weights(changed)) if refit else None
-        self._take(known, fitted, changed, self.matching_, self.history_, self.converged_, self._found)
+        fitted = model.fit(self.interactions_.with_weights(weights)) if refit else None
+        self._set_results(
+            self.interactions_, fitted, weights, self.matching_, self.history_, self.converged_, self._finder
+        )
         return self
-
-
-def reweighted(denoiser: ProRec, change: Change = alike) -> ProRec:
-    """A control of a denoiser: its model, with its weights changed; all alike, unless something else is said."""
-    return _Reweighted(**{each.name: getattr(denoiser, each.name) for each in fields(denoiser)}, change=change)

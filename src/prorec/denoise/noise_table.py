@@ -1,4 +1,4 @@
-"""What was found out about each interaction, as tables."""
+"""Tables of a denoiser's results: one row per interaction, with the ids that users know."""
 
 from __future__ import annotations
 
@@ -10,92 +10,181 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from prorec._core.errors import InputError
+from prorec.interactions import Interactions
 from prorec.interactions.columns import ColumnRef, choose_columns
 from prorec.interactions.ids import take_ids
 from prorec.interactions.tables import FrameType, read_frame, to_frame
 from prorec.noise.posterior import basis_names
 
 if TYPE_CHECKING:
-    from prorec.denoise.estimator import ProRec
+    from prorec.denoise.denoiser import ProRec
+
+_BLOCK_SIZE = 64
+"""Items whose similarities to all items are in memory at once."""
 
 
-_ROWS = 64  # items at a time
+def make_noise_table(denoiser: ProRec, frame: FrameType, limit: int | None) -> Any:
+    """Return the interactions as a table, the most suspicious first; see `ProRec.noise_table`.
 
+    Parameters
+    ----------
+    denoiser : ProRec
+        A fitted denoiser.
+    frame : {"pyarrow", "pandas", "polars"}
+        Type of the table.
+    limit : int or None
+        Maximum number of rows.
 
-def noise_table(denoiser: ProRec, kind: FrameType, most: int | None) -> Any:
-    """One row per interaction, most suspicious first; so many at most."""
+    Returns
+    -------
+    table
+    """
     suspicion = -denoiser.noise_probability_
-    places = np.arange(len(suspicion))
-    if most is not None and most < len(suspicion):
-        places = np.flatnonzero(suspicion <= np.partition(suspicion, most - 1)[most - 1])
-    # Stable: among equals, in the order of users and items.
-    order = places[np.argsort(suspicion[places], kind="stable")][:most]
-    return to_frame(pa.table(_columns(denoiser, order)), kind)
+    positions = np.arange(len(suspicion))
+    if limit is not None and limit < len(suspicion):
+        positions = np.flatnonzero(suspicion <= np.partition(suspicion, limit - 1)[limit - 1])
+    # A stable sort keeps ties in the order of users and items.
+    order = positions[np.argsort(suspicion[positions], kind="stable")][:limit]
+    return to_frame(pa.table(_result_columns(denoiser, order)), frame)
 
 
-def annotated(denoiser: ProRec, table: Any, wanted: dict[str, ColumnRef]) -> Any:
-    """The table with what was found out about each row's pair."""
-    known, frame = denoiser.interactions_, read_frame(table)
-    chosen = choose_columns([str(name) for name in frame.columns], wanted, roles=("user", "item"))
-    rows = known.user_positions(frame[:, chosen["user"]].to_list())
-    columns = known.item_positions(frame[:, chosen["item"]].to_list())
-    places = known.pair_positions(rows, columns)
-    found = {
+def annotate_table(denoiser: ProRec, table: Any, columns: dict[str, ColumnRef]) -> Any:
+    """Return a table with the denoiser's results for the pair in each row; see `ProRec.annotate`.
+
+    Parameters
+    ----------
+    denoiser : ProRec
+        A fitted denoiser.
+    table : pandas, polars or pyarrow table
+        Any rows with a user and an item.
+    columns : dict
+        References to the columns "user" and "item"; None finds them by their usual names.
+
+    Returns
+    -------
+    table
+        Of the type of `table`.
+
+    Raises
+    ------
+    InputError
+        If a column cannot be found.
+    """
+    interactions, frame = denoiser.interactions_, read_frame(table)
+    chosen = choose_columns([str(name) for name in frame.columns], columns, roles=("user", "item"))
+    positions = interactions.pair_positions(
+        interactions.user_positions(frame[:, chosen["user"]].to_list()),
+        interactions.item_positions(frame[:, chosen["item"]].to_list()),
+    )
+    results = {
         "weight": denoiser.weights_.data,
         "noise_probability": denoiser.noise_probability_,
         "flagged": denoiser.flagged_,
     }
-    for name, values in found.items():
-        own = f"prorec_{name}" if name in frame.columns else name
-        column = [value if place >= 0 else None for value, place in zip(values[places].tolist(), places, strict=True)]
-        kind = nw.Boolean if name == "flagged" else nw.Float32
-        frame = frame.with_columns(nw.new_series(own, column, kind, backend=frame.implementation))
+    for name, values in results.items():
+        free_name = f"prorec_{name}" if name in frame.columns else name
+        pairs = zip(values[positions].tolist(), positions, strict=True)
+        column = [value if position >= 0 else None for value, position in pairs]
+        dtype = nw.Boolean if name == "flagged" else nw.Float32
+        frame = frame.with_columns(nw.new_series(free_name, column, dtype, backend=frame.implementation))
     return frame.to_native()
 
 
-def explanation_table(denoiser: ProRec, row: int, kind: FrameType) -> Any:
-    """One user's interactions, most suspicious first, with the user's items that speak for and against each."""
-    matrix, items = denoiser.interactions_.matrix, denoiser.interactions_.items
-    places = np.arange(matrix.indptr[row], matrix.indptr[row + 1])
-    places = places[np.argsort(-denoiser.noise_probability_[places], kind="stable")]
-    own = matrix.indices[places].astype(np.int64)
-    columns = {name: values for name, values in _columns(denoiser, places).items() if name != "user"}
-    likeness, among = denoiser.model_._likeness(), np.empty((len(own), len(own)), dtype=np.float32)
-    for begin in range(0, len(own), _ROWS):
-        part = slice(begin, begin + _ROWS)
-        like = np.empty((len(own[part]), len(items)), dtype=np.float32)
-        likeness(own[part], like)
-        among[part] = like[:, own]
-    for name, best in (("for", _best(among, own)), ("against", _best(-among, own))):
-        alone = pa.array(best < 0)
-        columns[name] = pc.if_else(alone, None, take_ids(items, own[best]))
-        columns[f"{name}_likeness"] = pc.if_else(alone, None, pa.array(among[np.arange(len(own)), best]))
-    return to_frame(pa.table(columns), kind)
+def explain_user(denoiser: ProRec, user: Any, frame: FrameType) -> Any:
+    """Return one user's interactions, each with the most and the least similar other item; see `ProRec.explain`.
+
+    Parameters
+    ----------
+    denoiser : ProRec
+        A fitted denoiser that has a model.
+    user : Any
+        Id of the user.
+    frame : {"pyarrow", "pandas", "polars"}
+        Type of the table.
+
+    Returns
+    -------
+    table
+
+    Raises
+    ------
+    InputError
+        If the user is unknown.
+    """
+    interactions = denoiser.interactions_
+    matrix, row = interactions.matrix, user_row(interactions, user)
+    positions = np.arange(matrix.indptr[row], matrix.indptr[row + 1])
+    positions = positions[np.argsort(-denoiser.noise_probability_[positions], kind="stable")]
+    items = matrix.indices[positions].astype(np.int64)
+    columns = _result_columns(denoiser, positions)
+    del columns["user"]
+    write_similarities = denoiser.model_._likeness()
+    similarity = np.empty((len(items), len(items)), dtype=np.float32)
+    for start in range(0, len(items), _BLOCK_SIZE):
+        part = slice(start, start + _BLOCK_SIZE)
+        to_all_items = np.empty((len(items[part]), interactions.n_items), dtype=np.float32)
+        write_similarities(items[part], to_all_items)
+        similarity[part] = to_all_items[:, items]
+    for name, other in (("for", _largest_other(similarity)), ("against", _largest_other(-similarity))):
+        is_only_item = pa.array(other < 0)
+        columns[name] = pc.if_else(is_only_item, None, take_ids(interactions.items, items[other]))
+        values = pa.array(similarity[np.arange(len(items)), other])
+        columns[f"{name}_similarity"] = pc.if_else(is_only_item, None, values)
+    return to_frame(pa.table(columns), frame)
 
 
-def _best(values: NDArray[np.float32], own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each item, the place of the other item with the largest value; −1 where there is no other."""
-    if len(own) < 2:
-        return np.full(len(own), -1)
+def user_row(interactions: Interactions, user: Any) -> int:
+    """Return the row of a user in the matrix.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        Interactions of the user and others.
+    user : Any
+        Id of the user.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    InputError
+        If the user is unknown.
+    """
+    row = int(interactions.user_positions([user])[0])
+    if row < 0:
+        raise InputError(
+            f"user must be one of the {interactions.n_users:,} users that the denoiser was fitted to; got {user!r}"
+        )
+    return row
+
+
+def _largest_other(values: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return, for each row of a square array, the column of the largest value off the diagonal; −1 if there is none."""
+    if len(values) < 2:
+        return np.full(len(values), -1)
     others = values.copy()
     np.fill_diagonal(others, -np.inf)
     return np.asarray(np.argmax(others, axis=1))
 
 
-def _columns(denoiser: ProRec, places: NDArray[np.int64]) -> dict[str, Any]:
-    known = denoiser.interactions_
-    users, items = known.user_codes[places], known.item_codes[places]
-    columns: dict[str, Any] = {"user": take_ids(known.users, users), "item": take_ids(known.items, items)}
-    if known.item_names is not None:
-        columns["name"] = pa.array(known.item_names[items], pa.string())
+def _result_columns(denoiser: ProRec, positions: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the columns of the noise table for some interactions."""
+    interactions = denoiser.interactions_
+    users, items = interactions.user_codes[positions], interactions.item_codes[positions]
+    columns: dict[str, Any] = {"user": take_ids(interactions.users, users), "item": take_ids(interactions.items, items)}
+    if interactions.item_names is not None:
+        columns["name"] = pa.array(interactions.item_names[items], pa.string())
     columns |= {
-        "weight": denoiser.weights_.data[places],
-        "noise_probability": denoiser.noise_probability_[places],
-        "flagged": denoiser.flagged_[places],
-        "share": denoiser.matching_.row_shares[places],
+        "weight": denoiser.weights_.data[positions],
+        "noise_probability": denoiser.noise_probability_[positions],
+        "flagged": denoiser.flagged_[positions],
+        "share": denoiser.matching_.row_shares[positions],
         "threshold": denoiser.matching_.threshold[users],
     }
-    if denoiser._found is not None:
-        columns["percentile_rank"] = denoiser._found.percentile_rank_[places]
-        columns["basis"] = basis_names(denoiser._found.basis_[places])
+    if denoiser._finder is not None:
+        columns["percentile_rank"] = denoiser._finder.percentile_rank_[positions]
+        columns["basis"] = basis_names(denoiser._finder.basis_[positions])
     return columns

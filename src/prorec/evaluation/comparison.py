@@ -10,13 +10,14 @@ import numpy as np
 
 from prorec._core.checks import check_int
 from prorec._core.errors import InputError
+from prorec._core.estimator import Estimator
 from prorec._core.progress import Progress, check_progress
 from prorec.data.splits import split_by_user
 from prorec.evaluation import Evaluation, evaluate
 from prorec.evaluation.metrics import Family
 from prorec.evaluation.significance import Comparison, compare, holm
 from prorec.interactions import Interactions
-from prorec.models.model import Model, as_interactions
+from prorec.models.model import as_interactions
 from prorec.models.wrap import wrap
 
 TESTED_METRICS = ("ndcg", "recall", "map")
@@ -68,7 +69,7 @@ class SplitComparison:
 
 
 def compare_on_splits(
-    models: Mapping[str, Model],
+    models: Mapping[str, Any],
     interactions: Interactions,
     *,
     n_seeds: int = 5,
@@ -111,7 +112,7 @@ def compare_on_splits(
     check_int("n_seeds", n_seeds, 1)
     if not isinstance(models, Mapping) or not models or not all(isinstance(name, str) for name in models):
         raise InputError("models must be a mapping from names to at least one model")
-    models = {name: wrap(model) for name, model in models.items()}
+    models = {name: model if isinstance(model, Estimator) else wrap(model) for name, model in models.items()}
     interactions = as_interactions(interactions)
     check_progress(progress)
     report = progress or (lambda *_: None)

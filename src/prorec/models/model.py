@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from prorec._core.parallel import N_CORES, map_in_order
 from prorec.interactions import Interactions
 from prorec.models import _top
 from prorec.models._sparse import row_sums
-from prorec.models.recommendations import Recommendations, SimilarItems
+from prorec.models.recommendations import FittedRecommender, Recommendations, SimilarItems
 from prorec.models.storage import Arrays, read_model, write_model
 from prorec.transport.factors import Factors, Link
 
@@ -319,12 +319,50 @@ class Model(Estimator):
         return self.arrays_
 
 
-def load(folder: str | Path) -> Model:
-    """A model that `save` wrote."""
+_Saved = TypeVar("_Saved")
+_saved_classes: dict[str, type[Any]] = {}
+
+
+def register_saved_class(cls: type[_Saved]) -> type[_Saved]:
+    """Let `load` restore a class that is no model but is saved like one, such as a denoiser; a class decorator.
+
+    Parameters
+    ----------
+    cls : type
+        A class with a class method `restore(parameters, arrays, interactions)`.
+
+    Returns
+    -------
+    type
+        The class itself.
+    """
+    _saved_classes[cls.__name__] = cls
+    return cls
+
+
+def load(folder: str | Path) -> FittedRecommender:
+    """Return the model or the denoiser that `save` wrote.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder that was passed to `save`.
+
+    Returns
+    -------
+    Model or ProRec
+
+    Raises
+    ------
+    InputError
+        If there is no model in the folder, or it is damaged.
+    """
     folder = as_path(folder)
     class_name, parameters, learned, interactions = read_model(folder)
     with prefix_errors(folder):
-        return restore_model({"class_name": class_name, "parameters": parameters}, learned, interactions)
+        cls = _saved_classes[class_name] if str(class_name) in _saved_classes else model_class(class_name)
+        loaded: FittedRecommender = cls.restore(parameters, learned, interactions)
+        return loaded
 
 
 def restore_model(description: Mapping[str, Any], arrays: Arrays, interactions: Interactions) -> Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -27,6 +28,25 @@ class Recommender(Protocol):
 
     def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True) -> Recommendations:
         """Return the k best items for each user id, best first."""
+        ...
+
+
+class FittedRecommender(Recommender, Protocol):
+    """What a model and a denoiser can both do after `fit`."""
+
+    interactions_: Interactions
+    """The interactions that it was fitted to."""
+
+    def recommend_new(self, baskets: Any, k: int = 10) -> Recommendations:
+        """Return the k best items for new users, each given by the ids of their items."""
+        ...
+
+    def similar_items(self, items: Any, k: int = 10) -> SimilarItems:
+        """Return the k items most similar to each query item."""
+        ...
+
+    def save(self, folder: str | Path) -> None:
+        """Write it to a folder; `prorec.load` reads it."""
         ...
 
 

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array, csr_matrix
 
 from prorec._core.checks import check_array
 from prorec._core.errors import InputError
+from prorec._core.estimator import Estimator
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
 from prorec.models.wrmf import WRMF
@@ -35,6 +36,8 @@ def wrap(model: Any) -> Model:
     """
     if isinstance(model, Model):
         return model
+    if isinstance(model, Estimator):
+        raise InputError(f"model must be a recommender; got a {type(model).__name__}, which is not one itself")
     if isinstance(model, type):
         raise InputError(f"model must be a model, not a class: {model.__name__}(…) makes one")
     if not callable(getattr(model, "fit", None)):

@@ -361,7 +361,7 @@ class _Groups:
 def _loss(findings: Findings) -> Picture | None:
     steps: list[tuple[str, float]] = []
     for each in findings.history:
-        losses = (each.loss_before, each.loss_relabelled, each.loss_refitted)
+        losses = (each.loss_before, each.loss_relabeled, each.loss_refitted)
         for name, loss in zip(("before", "relabelled", "learned again"), losses, strict=True):
             if loss is None or (name == "before" and steps):  # which is where the last round ended
                 continue

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
-from prorec.denoise.estimator import ProRec
+from prorec.denoise.denoiser import ProRec
 from prorec.denoise.history import Round
 from prorec.interactions import Interactions
 from prorec.noise.noise_rate import NoiseRateEstimate
@@ -63,7 +63,7 @@ class Findings:
 
 def collect_findings(denoiser: ProRec, is_noise: Any = None) -> Findings:
     """Read everything off a fitted denoiser."""
-    denoiser._fitted()
+    denoiser._check_fitted()
     known = denoiser.interactions_
     truth = None
     if is_noise is not None:
@@ -73,7 +73,7 @@ def collect_findings(denoiser: ProRec, is_noise: Any = None) -> Findings:
                 f"is_noise must be {len(known):,} booleans, one for each interaction; got {truth.dtype} of shape "
                 f"{truth.shape}"
             )
-    finder = denoiser._found
+    finder = denoiser.finder_ if denoiser.noise_method != "plan" else None
     times = to_epoch_seconds(known.columns["timestamp"]) if "timestamp" in known.columns else None
     return Findings(
         known,
@@ -110,10 +110,10 @@ def _settings(denoiser: ProRec) -> dict[str, str]:
         "λ, what is kept of the weights": f"{denoiser.lam:g}",
         "rounds": f"{last.number} of at most {denoiser.rounds}" + (", came to rest" if denoiser.converged_ else ""),
     }
-    if denoiser._found is None:
+    if denoiser.noise_method == "plan":
         told["noise probability"] = "from the plan: good for ordering, not calibrated"
         told["flagged"] = f"the most suspicious, at most a share of {denoiser.flag_fraction:.3g}, equals left alone"
     else:
-        told["noise probability"] = f"from models that have not seen the click, {denoiser._found.folds} folds"
+        told["noise probability"] = f"from models that have not seen the click, {denoiser.finder_.folds} folds"
         told["flagged"] = f"as many as leave the share of wrong flags at most {denoiser.fdr:.3g}"
     return told

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
 from prorec._core.progress import Progress
-from prorec.denoise.controls import reweighted
-from prorec.denoise.estimator import ProRec
+from prorec.denoise.controls import make_control
+from prorec.denoise.denoiser import ProRec
 from prorec.evaluation.comparison import compare_on_splits
 from prorec.evaluation.significance import Comparison, compare
-from prorec.models.model import Model
 from prorec.models.wrap import wrap
 
 _LIST = 10
@@ -40,10 +39,10 @@ def measure_gain(denoiser: ProRec, progress: Progress | None = None) -> Gain | s
     k = min(_LIST, known.n_items)
     # Where weights don't come from the noise probability, there is no need to find that on the split again.
     again = replace(denoiser, noise_method="plan") if denoiser.weighting == "plan" else replace(denoiser)
-    models: dict[str, Model] = {
+    models: dict[str, Any] = {
         "the model alone": wrap(denoiser.model),
         "denoised": again,
-        "weights alike": reweighted(again),
+        "weights alike": make_control(again),
     }
     try:
         found = compare_on_splits(models, known, n_seeds=1, k=k, progress=progress)
@@ -71,7 +70,7 @@ def recommend_before_and_after(
     denoiser: ProRec, rows: NDArray[np.int64], progress: Progress | None = None
 ) -> RecommendationLists | None:
     """The lists of users in some rows, before and after; nothing, if the denoiser was fitted without a last model."""
-    if denoiser._model is None or not len(rows):
+    if not denoiser.is_refitted_ or not len(rows):
         return None
     report = progress or (lambda *_: None)
     report("fitting without denoising", 0, 1)

@@ -18,7 +18,7 @@ from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec._core.progress import Progress, check_progress
-from prorec.denoise.estimator import ProRec
+from prorec.denoise.denoiser import ProRec
 from prorec.noise.flagging import flag_interactions
 from prorec.report.findings import Findings, collect_findings
 from prorec.report.formatting import format_change, format_count, format_duration, format_percent, truncate

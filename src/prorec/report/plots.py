@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
+from prorec.denoise.noise_table import user_row
 from prorec.report.theme import CEILING, DENOISED, PAPER, PLAIN, RC_PARAMS, require_matplotlib
 from prorec.report.user_matrices import find_neighbors, select_items
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from prorec.denoise.estimator import ProRec
+    from prorec.denoise.denoiser import ProRec
     from prorec.denoise.loss import Loss
     from prorec.interactions import Interactions
 
@@ -115,9 +115,9 @@ def plot_user_matrix(denoiser: ProRec, user: Any, ax: tuple[Axes, Axes] | None =
     user : the user's id
     ax : two Axes, for before and after
     """
-    denoiser._fitted()
+    denoiser._check_fitted()
     known = denoiser.interactions_
-    row = int(denoiser._positions("user", [user])[0])
+    row = user_row(known, user)
     if not known.activity[row]:
         raise InputError(f"user {user!r} has no interactions: there is nothing to show")
     near = find_neighbors(known.matrix, np.array([row]), _NEIGHBOURS)[0]
@@ -151,11 +151,14 @@ def plot_loss(denoiser: ProRec, ax: Axes | None = None) -> Axes:
 
     L is on the left axis, the share of weight on the right one. Proposition 2 says that L goes down with each step.
     """
+    denoiser._check_fitted()
+    if denoiser.history_[0].loss_refitted is None:
+        raise InputError("plot_loss requires recorded losses, and this denoiser has none; fit it with track_loss=True")
     with _open_axes(denoiser, ax, 1, (7.2, 4.4)) as (axis,):
         rounds = denoiser.history_
         steps: dict[str, list[tuple[float, Loss | None]]] = {
             "before the round": [(each.number - 1, each.loss_before) for each in rounds],
-            "relabelled": [(each.number - 0.5, each.loss_relabelled) for each in rounds],
+            "relabelled": [(each.number - 0.5, each.loss_relabeled) for each in rounds],
             "refitted": [(each.number, each.loss_refitted) for each in rounds],
         }
         path = sorted((at, loss.total) for each in steps.values() for at, loss in each if loss is not None)
@@ -199,7 +202,7 @@ def _open_axes(
 
     The style ends with the figure: others of the notebook stay as they are.
     """
-    denoiser._fitted()
+    denoiser._check_fitted()
     require_matplotlib()
     import matplotlib
 
@@ -212,16 +215,6 @@ def _open_axes(
         figure = pyplot.figure(figsize=size, layout="constrained")
     with matplotlib.rc_context({**RC_PARAMS, "axes.grid": grid}):
         yield _checked(given, count) if figure is None else tuple(figure.subplots(1, count, squeeze=False)[0])
-
-
-class Plots:
-    """The functions of this module as methods, until `ProRec.plot` is gone."""
-
-    def __init__(self, denoiser: ProRec) -> None:
-        self.weights = partial(plot_weights, denoiser)
-        self.thresholds = partial(plot_thresholds, denoiser)
-        self.matrix = partial(plot_user_matrix, denoiser)
-        self.history = partial(plot_loss, denoiser)
 
 
 def _checked(given: Any, count: int) -> tuple[Axes, ...]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.denoise.labels import By, new_weights
+from prorec.denoise.weighting import Weighting, update_weights
 from prorec.engines.spark.arrow_batches import Batches, batch_of, features_in, in_pieces, lists, observed_in, values_in
 from prorec.transport.backend import CpuBackend
 from prorec.transport.blocks import Blocks
@@ -104,7 +104,7 @@ def matched(
     beta: float,
     lam: float,
     anchored: bool,
-    by: By,
+    by: Weighting,
 ) -> Iterator[pa.RecordBatch]:
     """κ and threshold of each user, shares and new weights of their interactions, and what these add up to.
 
@@ -128,7 +128,15 @@ def matched(
         if threshold == "none":
             matching = matching.without_threshold(len(item_potential))
         trusted = None if by == "plan" else values_in(batch, "trusted")
-        new = new_weights(observed, matching, beta, lam, originals if anchored else None, trusted, by)
+        new = update_weights(
+            observed,
+            matching,
+            beta,
+            lam,
+            original=originals if anchored else None,
+            clean_probability=trusted,
+            weighting=by,
+        )
         below = shares < np.repeat(matching.threshold, np.diff(observed.indptr))
         added_up = (new, observed.data, originals.data, np.abs(new - observed.data), below)
         columns = [lists(observed.indptr, values) for values in (new, originals.data, shares)]

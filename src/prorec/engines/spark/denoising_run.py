@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
-from prorec.denoise.probability import AT_RANDOM, plan_probability
+from prorec.denoise.weighting import RANDOM_RATE, plan_noise_probability
 from prorec.engines.spark import block_tasks
 from prorec.engines.spark.broadcast_files import Shipping
 from prorec.engines.spark.cross_fit import Judgement, cross_fitted
@@ -337,7 +337,7 @@ class Run:
         if self.judgement is not None:
             probabilities = self.judgement.pairs.select("noise_probability")
             return cutoff(probabilities, None, lambda number, wrong: wrong <= settings.fdr * number)
-        probability = partial(plan_probability, n_items=sizes.items)
+        probability = partial(plan_noise_probability, n_items=sizes.items)
         most = int(settings.flag_fraction * sizes.pairs)
         return cutoff(self.matched.select("shares"), probability, lambda number, wrong: number <= most)
 
@@ -354,7 +354,7 @@ class Run:
         if self.judgement is None:
             # The same in single precision as one machine has it, so that what is flagged here is flagged there.
             likely = F.lit(1) / (
-                F.lit(1) + F.lit((1 - AT_RANDOM) / AT_RANDOM) * sizes.items * F.col("share").cast("double")
+                F.lit(1) + F.lit((1 - RANDOM_RATE) / RANDOM_RATE) * sizes.items * F.col("share").cast("double")
             )
             pairs = pairs.withColumn("noise_probability", likely.cast("float"))
         else:

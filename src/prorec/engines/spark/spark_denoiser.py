@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from prorec._core.checks import check_choice, check_float, check_int, safe_repr
 from prorec._core.errors import InputError
-from prorec.denoise.labels import By
+from prorec.denoise.weighting import Weighting
 from prorec.engines.spark.als import ALS
 from prorec.engines.spark.cross_fit import CrossFit
 from prorec.engines.spark.denoising_run import Run
@@ -52,7 +52,7 @@ class SparkProRec:
     noise_method: str | CrossFit = "plan"
     """Where the noise probability comes from: `plan`, which orders clicks and costs nothing; `cross-fit`, or a
     `CrossFit`, from models that have not seen the click, which is calibrated and costs a fit of each for every fold."""
-    weighting: By = "plan"
+    weighting: Weighting = "plan"
     """What clicks are relabelled by: the plan's r; 1 − the noise probability, if that is cross-fitted; or both, r times
     that."""
     flag_fraction: float = 0.05

@@ -1,0 +1,536 @@
+"""ProRec: the denoiser of the paper (Algorithm 1) around any recommender."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from prorec._core.checks import check_choice, check_float, check_int, safe_repr
+from prorec._core.device import resolve_device
+from prorec._core.errors import InputError
+from prorec._core.estimator import Estimator
+from prorec._core.files import as_path
+from prorec._core.progress import Progress, check_progress
+from prorec.denoise.algorithm import DenoisingRun, pack_state, restore_state
+from prorec.denoise.history import Round
+from prorec.denoise.noise_table import annotate_table, explain_user, make_noise_table
+from prorec.denoise.weighting import Weighting, plan_noise_probability, with_weights
+from prorec.interactions import Interactions
+from prorec.interactions.columns import ColumnRef
+from prorec.interactions.tables import FrameType
+from prorec.models.model import Model, as_interactions, register_saved_class, restore_model
+from prorec.models.recommendations import Recommendations, SimilarItems
+from prorec.models.storage import Arrays, write_model
+from prorec.models.wrap import wrap
+from prorec.noise.finder import NoiseFinder
+from prorec.noise.flagging import check_fdr, flag_interactions
+from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
+from prorec.transport.emd import check_emd_size
+from prorec.transport.factors import Factors
+from prorec.transport.gamma import parse_gamma
+from prorec.transport.thresholds import Matching, Threshold, check_threshold
+
+
+class Thresholds(NamedTuple):
+    """Threshold of each user, in the order of `interactions_.users`."""
+
+    kappa: NDArray[np.int64]
+    """κ: number of items in the user's upper group."""
+    value: NDArray[np.float32]
+    """ρ_κ: smallest row share in the upper group."""
+
+
+@register_saved_class
+@dataclass
+class ProRec(Estimator):
+    """A denoiser: it weights each interaction by a transport plan between all users and all items, and fits a model.
+
+    In each round of Algorithm 1 the model's scores S become a plan π between users and items. Each user gets a
+    threshold ρ_κ on the row shares ρ of the plan (Eq. 20). Each interaction is relabelled,
+    r = 1/(1 + e^(−β(ρ − ρ_κ))) (Eq. 22), its weight becomes λX + (1 − λ)·r∘X (Eq. 23), and the model is fitted again.
+
+    Attributes
+    ----------
+    model_ : Model
+        The model of the last round.
+    weights_ : csr_array
+        Final weights, users × items.
+    noise_probability_, flagged_ : NDArray
+        Noise probability and flag of each interaction, in the order of `interactions_.matrix.data`.
+    thresholds_ : Thresholds
+        κ and ρ_κ of each user.
+    gamma_ : float
+        γ of the plan.
+    history_ : list of Round
+        Record of each round; the first entry is the first fit.
+    converged_ : bool
+        Whether the last round changed the weights by at most `tolerance`.
+    matching_ : Matching
+        Row shares and thresholds of the last plan.
+    interactions_ : Interactions
+        The interactions with their original weights.
+
+    Examples
+    --------
+    >>> import prorec
+    >>> clicks = prorec.load_dataset("cinema")
+    >>> denoiser = ProRec(prorec.models.NCE(rank=20), gamma=0.1).fit(clicks)
+    >>> print(f"{denoiser.history_[-1].mass_kept:.2f}")
+    0.62
+    """
+
+    model: Any
+    """Recommender: one of `prorec.models`, or any that `prorec.models.wrap` takes. It is copied, not changed."""
+    _: KW_ONLY
+    transport: Literal["relaxed", "sinkhorn", "emd"] = "relaxed"
+    """Transport solver that matches users and items (Eq. 7, 4 and 1)."""
+    threshold: Threshold = "personal"
+    """Threshold of each user: `personal` (Eq. 20), a number κ of items above it, or `none`, which is ρ_κ = 0."""
+    gamma: float | str = "auto"
+    """γ, the spread of the plan: a number above 0, `auto` for a fifth of the spread of the first model's scores, or a
+    multiple such as `0.5 auto`. EMD has none."""
+    beta: float = 20.0
+    """β, the steepness of the labels around the threshold."""
+    lam: float = 0.5
+    """λ, the share of the current weights that is kept, from 0 to 1."""
+    rounds: int = 1
+    """Maximum number of relabel-and-refit rounds."""
+    relabel_from: Literal["current", "original"] = "current"
+    """Weights that the labels multiply: `current`, as in the paper, which with many rounds takes all weights to 0, or
+    `original`, X ← λX + (1 − λ)·r∘X₀."""
+    tolerance: float = 0.01
+    """Change of the weights, as a share of their sum, at which the rounds end."""
+    marginals: Literal["popularity", "uniform"] = "popularity"
+    """Mass of each user and each item: by activity and popularity, or equal."""
+    warm_start: bool = False
+    """Start each fit from the last one, for models that support it (WRMF, CDAE, VAE)."""
+    noise_method: Literal["plan", "cross-fit"] | NoiseFinder = "plan"
+    """Source of the noise probabilities: `plan`, which orders interactions and costs nothing, or `cross-fit`, which is
+    calibrated and fits several models per fold. In Python, also a `prorec.NoiseFinder`."""
+    weighting: Weighting = "plan"
+    """Labels that the weights are multiplied by: r of the plan, 1 − the cross-fitted noise probability, or both."""
+    flag_fraction: float = 0.05
+    """Share of the interactions to flag, with the noise method `plan`."""
+    fdr: float = 0.1
+    """Share of the flags that may be wrong, with cross-fitted noise probabilities."""
+    memory: float = DEFAULT_MEMORY
+    """Bytes of blocks of users × items that may be in memory at once, on the CPU."""
+    device: str = field(default="auto", compare=False, repr=False)
+    """Device that matches users and items: `auto` for a GPU if there is one and the data are large, `cpu` or `cuda`."""
+
+    # ── fitting ─────────────────────────────────────────────────────────────────────────────────────
+
+    def fit(
+        self,
+        interactions: Interactions | csr_array,
+        *,
+        refit: bool = True,
+        checkpoint: str | Path | None = None,
+        progress: Progress | None = None,
+        track_loss: bool = False,
+    ) -> Self:
+        """Run Algorithm 1.
+
+        Parameters
+        ----------
+        interactions : Interactions or csr_array
+            Interactions, or a sparse matrix of weights from 0 to 1, users × items.
+        refit : bool, default True
+            Fit the model to the final weights. Without it there are weights, but no model to recommend with.
+        checkpoint : str or Path, optional
+            Folder for the latest round. If it holds a round of the same denoiser on the same interactions, the run
+            continues from there and gives the same result.
+        progress : Progress, optional
+            Function that is called with the task, the steps done and the steps in all.
+        track_loss : bool, default False
+            Record the loss L in `history_`, which takes a pass over all users and items per round.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        InputError
+            If a parameter or the data are not valid, or the checkpoint belongs to another run. Everything that can be
+            checked is checked before the first fit.
+        """
+        interactions = as_interactions(interactions)
+        self.check_parameters(interactions.matrix.shape)
+        self._check_interactions(interactions)
+        check_progress(progress)
+        run = DenoisingRun(self, wrap(self.model), interactions, checkpoint, progress or (lambda *_: None), track_loss)
+        finder = self._make_finder(len(interactions))
+        if finder is not None:
+            finder.fit(interactions, progress=progress)
+            if self.weighting != "plan":
+                run.clean_probability = 1 - finder.noise_probability_
+        run.run(refit=refit)
+        self._set_results(interactions, run.model, run.weights, run.matching, run.history, run.converged, finder)
+        return self
+
+    def _make_finder(self, n_interactions: int) -> NoiseFinder | None:
+        """Return the unfitted noise finder, with as many folds as there are interactions at most."""
+        if isinstance(self.noise_method, NoiseFinder):
+            return replace(self.noise_method)
+        finder = NoiseFinder(memory=self.memory)
+        folds = max(2, min(finder.folds, n_interactions))
+        return replace(finder, folds=folds) if self.noise_method == "cross-fit" else None
+
+    def _set_results(
+        self,
+        interactions: Interactions,
+        model: Model | None,
+        weights: NDArray[np.float32],
+        matching: Matching,
+        history: list[Round],
+        converged: bool,
+        finder: NoiseFinder | None,
+    ) -> None:
+        self.interactions_, self.matching_, self.history_, self.converged_ = interactions, matching, history, converged
+        self.weights_ = with_weights(interactions.matrix, weights)
+        self._model, self._finder = model, finder
+        self._noise_probability = (
+            plan_noise_probability(matching.row_shares, interactions.n_items)
+            if finder is None
+            else finder.noise_probability_
+        )
+        self._flags: tuple[dict[str, float], NDArray[np.bool_]] | None = None
+
+    def check_settings(self) -> None:
+        """Check the parameters that do not depend on the data.
+
+        Raises
+        ------
+        InputError
+            If a parameter is not valid.
+        """
+        check_choice("transport", self.transport, ("relaxed", "sinkhorn", "emd"))
+        check_choice("marginals", self.marginals, ("popularity", "uniform"))
+        check_choice("relabel_from", self.relabel_from, ("current", "original"))
+        check_choice("weighting", self.weighting, ("plan", "probability", "both"))
+        check_threshold(self.threshold)
+        parse_gamma(self.gamma)
+        check_float("beta", self.beta, 0)
+        check_float("lam", self.lam, 0, 1)
+        check_int("rounds", self.rounds, 1)
+        check_float("tolerance", self.tolerance, 0)
+        check_float("flag_fraction", self.flag_fraction, 0, 1)
+        check_fdr(self.fdr)
+        resolve_device(self.device, 0)
+        if not isinstance(self.warm_start, bool):
+            raise InputError(f"warm_start must be True or False; got {safe_repr(self.warm_start)}")
+        if isinstance(self.noise_method, NoiseFinder):
+            self.noise_method.check_settings()
+        elif not isinstance(self.noise_method, str) or self.noise_method not in ("plan", "cross-fit"):
+            got = safe_repr(self.noise_method)
+            raise InputError(f"noise_method must be 'plan', 'cross-fit' or a NoiseFinder; got {got}")
+        elif self.noise_method == "plan" and self.weighting != "plan":
+            raise InputError(
+                f"weighting={self.weighting!r} requires calibrated noise probabilities; pass noise_method='cross-fit'"
+            )
+
+    def check_parameters(self, shape: tuple[int, int]) -> None:
+        """Check all parameters for data of a shape, including those of the model.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Numbers of users and items.
+
+        Raises
+        ------
+        InputError
+            If a parameter is not valid, or the model is not a recommender.
+        """
+        self.check_settings()
+        wrap(self.model).check_parameters(shape)
+
+    def _check_interactions(self, interactions: Interactions) -> None:
+        """Raise InputError for data that cannot be denoised, before the first fit, which may take an hour."""
+        check_memory(self.memory, interactions.n_items)
+        if self.transport == "emd":
+            check_emd_size(interactions.matrix.shape)
+        if not interactions.matrix.data.any():
+            raise InputError(
+                "interactions must have at least one weight above 0; there is no interaction to learn from"
+            )
+        if interactions.activity.max() < 2:
+            raise InputError(
+                "some user must have at least two interactions; here every user has one interaction only, and there "
+                "is nothing to compare it with"
+            )
+
+    # ── results ─────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def model_(self) -> Model:
+        """The model of the last round."""
+        self._check_fitted()
+        if self._model is None:
+            raise InputError("there is no model for the final weights; call fit with refit=True")
+        return self._model
+
+    @property
+    def is_refitted_(self) -> bool:
+        """Whether there is a model for the final weights: whether `fit` was called with `refit=True`."""
+        self._check_fitted()
+        return self._model is not None
+
+    @property
+    def thresholds_(self) -> Thresholds:
+        """κ and ρ_κ of each user in the last round."""
+        self._check_fitted()
+        return Thresholds(self.matching_.kappa, self.matching_.threshold)
+
+    @property
+    def gamma_(self) -> float:
+        """γ of the plan; 0 for EMD."""
+        self._check_fitted()
+        return float(self.history_[-1].gamma)
+
+    @property
+    def finder_(self) -> NoiseFinder:
+        """The fitted noise finder, if the noise probabilities are cross-fitted."""
+        self._check_fitted()
+        if self._finder is None:
+            raise InputError("there is no noise finder: this denoiser needs noise_method='cross-fit'")
+        return self._finder
+
+    @property
+    def noise_probability_(self) -> NDArray[np.float32]:
+        """Noise probability of each interaction, in the order of `interactions_.matrix.data`.
+
+        If cross-fitted, it is that of `finder_`. Otherwise it is ε/N / (ε/N + (1 − ε)·ρ), with ε = .1 and N items: the
+        probability that an interaction of row share ρ is random if one in ten is drawn at random from all items, and
+        the others from their user's row of the plan. That orders interactions, and is not calibrated: ε is unknown,
+        and the plan comes from a model that has been fitted to the interactions.
+        """
+        self._check_fitted()
+        return self._noise_probability
+
+    @property
+    def flagged_(self) -> NDArray[np.bool_]:
+        """Whether each interaction is among the most suspicious, in the order of `interactions_.matrix.data`.
+
+        Cross-fitted probabilities are flagged by `fdr`, those of the plan by `flag_fraction`. Interactions tied at the
+        cut-off are not flagged. The order is not that of your log; see `annotate`.
+        """
+        self._check_fitted()
+        rule = {"fdr": self.fdr} if self._finder is not None else {"fraction": self.flag_fraction}
+        if self._flags is None or self._flags[0] != rule:
+            self._flags = rule, flag_interactions(self._noise_probability, **rule)  # type: ignore[arg-type]
+        return self._flags[1]
+
+    def score(self, interactions: Interactions, frame: FrameType = "pyarrow") -> Any:
+        """Return the noise probabilities of interactions that arrived later; see `prorec.NoiseFinder.score`.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            The new interactions.
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Type of the table.
+
+        Returns
+        -------
+        table
+            Columns user, item, noise_probability and basis.
+
+        Raises
+        ------
+        InputError
+            If the noise probabilities are not cross-fitted.
+        """
+        return self.finder_.score(interactions, frame)
+
+    def noise_table(self, frame: FrameType = "pyarrow", *, limit: int | None = None) -> Any:
+        """Return a table with one row per interaction, the most suspicious first.
+
+        Parameters
+        ----------
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Type of the table.
+        limit : int, optional
+            Maximum number of rows.
+
+        Returns
+        -------
+        table
+            Columns user, item, name (if items have names), weight, noise_probability, flagged, share (ρ) and threshold
+            (ρ_κ); if cross-fitted, also percentile_rank and basis.
+        """
+        self._check_fitted()
+        return make_noise_table(self, frame, None if limit is None else check_int("limit", limit, 1))
+
+    def annotate(self, table: Any, *, user_col: ColumnRef = None, item_col: ColumnRef = None) -> Any:
+        """Return your table with three more columns: weight, noise_probability and flagged.
+
+        Parameters
+        ----------
+        table : pandas, polars or pyarrow table
+            Rows with a user and an item, as for `Interactions.from_table`.
+        user_col, item_col : str or int, optional
+            Names or positions of the columns, if they are not the usual ones.
+
+        Returns
+        -------
+        table
+            Of the same type, with its rows in their order. A pair that the denoiser has not seen has nothing in the
+            new columns.
+
+        Raises
+        ------
+        InputError
+            If a column cannot be found.
+        """
+        self._check_fitted()
+        return annotate_table(self, table, {"user": user_col, "item": item_col})
+
+    def explain(self, user: Any, frame: FrameType = "pyarrow") -> Any:
+        """Return one user's interactions, the most suspicious first, with the user's items to compare each with.
+
+        Parameters
+        ----------
+        user : Any
+            Id of the user.
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Type of the table.
+
+        Returns
+        -------
+        table
+            The columns of `noise_table` without user, and four more: the user's other item that is most similar to the
+            item (`for`), the one that is least similar (`against`), and their similarities by the model's factors.
+            They are neighbours to compare with, not the reason for the row share.
+
+        Raises
+        ------
+        InputError
+            If the user is unknown, or there is no model.
+        """
+        self._check_fitted()
+        return explain_user(self, user, frame)
+
+    def _summary(self) -> dict[str, str]:
+        interactions, flagged, last = self.interactions_, self.flagged_, self.history_[-1]
+        size = f"{interactions.n_users:,} users × {interactions.n_items:,} items, {len(interactions):,} interactions"
+        lines = {"learned from": size}
+        if self.transport != "emd":
+            lines["γ"] = f"{last.gamma:.3g}"
+        lines["weight kept"] = f"{last.mass_kept:.1%}, after round {last.number}"
+        lines["flagged"] = f"{np.count_nonzero(flagged):,} interactions, {np.mean(flagged):.1%}"
+        if self._finder is not None:
+            lines["noise rate"] = str(self._finder.noise_rate_)
+        return lines
+
+    # ── recommending ────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def scores_(self) -> Factors | Callable[[NDArray[np.intp]], NDArray[np.float32]]:
+        """Scores of `model_`."""
+        return self.model_.scores_
+
+    def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True) -> Recommendations:
+        """Return the k best items of `model_` for each user; see `prorec.models.Model.recommend`.
+
+        Items that a user has interacted with are left out, whatever their weight.
+        """
+        return self.model_.recommend(users, k, exclude_seen=exclude_seen)
+
+    def recommend_new(self, baskets: Any, k: int = 10) -> Recommendations:
+        """Return the k best items of `model_` for new users; see `prorec.models.Model.recommend_new`."""
+        return self.model_.recommend_new(baskets, k)
+
+    def similar_items(self, items: Any, k: int = 10) -> SimilarItems:
+        """Return the k items that are most similar by `model_`; see `prorec.models.Model.similar_items`."""
+        return self.model_.similar_items(items, k)
+
+    # ── saving ──────────────────────────────────────────────────────────────────────────────────────
+
+    def save(self, folder: str | Path) -> None:
+        """Write the denoiser with its model, weights and thresholds to a folder; `prorec.load` reads it.
+
+        Parameters
+        ----------
+        folder : str or Path
+            The folder, which is made if necessary. A model that is already there is replaced.
+
+        Raises
+        ------
+        InputError
+            If there is no model, or a third-party model, which only its own library can save.
+        """
+        model = self.model_
+        parameters = self.get_params(deep=False) | {
+            "model": wrap(self.model).describe(),
+            "history": [each.to_dict() for each in self.history_],
+            "converged": self.converged_,
+        }
+        arrays = pack_state(self.weights_.data, self.matching_)
+        arrays |= {f"model.{name}": array for name, array in model.arrays_.items()}
+        if isinstance(self.noise_method, NoiseFinder):
+            parameters["noise_method"] = "finder"
+        if self._finder is not None:
+            parameters["finder"] = self._finder.describe()
+            arrays |= {f"noise.{name}": array for name, array in self._finder.arrays_.items()}
+        write_model(as_path(folder), type(self).__name__, parameters, arrays, self.interactions_)
+
+    @classmethod
+    def restore(cls, parameters: dict[str, Any], arrays: Arrays, interactions: Interactions) -> Self:
+        """Return the fitted denoiser that `save` wrote; use `prorec.load`.
+
+        Parameters
+        ----------
+        parameters : dict
+            The stored parameters and history.
+        arrays : dict of arrays
+            The stored arrays.
+        interactions : Interactions
+            The stored interactions.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        InputError
+            If something is missing or damaged.
+        """
+        try:
+            settings = dict(parameters)
+            if settings.get("device", "cpu") != "cpu":  # this machine may not have the device
+                settings["device"] = "auto"
+            history = [Round.from_dict(each) for each in settings.pop("history")]
+            if not history:
+                raise KeyError("history")
+            converged = bool(settings.pop("converged"))
+            weights, matching = restore_state(arrays, interactions)
+            weighted = interactions.with_weights(weights)
+            model = restore_model(settings.pop("model"), _arrays_of("model", arrays), weighted)
+            finder = None
+            if "finder" in settings:
+                finder = NoiseFinder.restore(settings.pop("finder"), _arrays_of("noise", arrays), interactions)
+            if settings.get("noise_method") == "finder":
+                settings["noise_method"] = replace(finder)  # type: ignore[type-var]
+            denoiser = cls(replace(model), **settings)  # type: ignore[type-var]
+            denoiser.check_settings()
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"the denoiser is incomplete or damaged ({error!r}); fit and save it again") from None
+        denoiser._set_results(interactions, model, weights, matching, history, converged, finder)
+        return denoiser
+
+
+def _arrays_of(part: str, arrays: Arrays) -> Arrays:
+    """Return the arrays of one part of the denoiser, without its prefix."""
+    prefix = f"{part}."
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
