@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types tests docs bench figures screenshots clean
+.PHONY: demo test lint types tests docs bench reproduce figures screenshots clean
 
 demo: $(VENV)/.demo-installed
 	$(BIN)/prorec demo
@@ -27,6 +27,9 @@ docs: $(VENV)/.all-installed
 
 bench: $(VENV)/.all-installed
 	$(BIN)/python -m benchmarks
+
+reproduce: $(VENV)/.all-installed
+	$(BIN)/python -m reproduction all --out results/
 
 screenshots: $(VENV)/.all-installed
 	PROREC_SCREENSHOTS=docs/figures $(BIN)/pytest -q tests/report/test_in_browser.py -k screenshots
