@@ -29,7 +29,7 @@ NOT_RUN = {
     "python -m reproduction overall": "tests/reproduction/test_command.py makes such a table",
     "python -m reproduction all --quick": "tests/reproduction/test_command.py runs it",
     "python -m reproduction yahoo-times --quick": "tests/reproduction/test_command.py, at half of that size",
-    "python -m reproduction yahoo-times --out": "an hour without a GPU; tests/reproduction/test_yahoo_times.py, in small",
+    "python -m reproduction yahoo-times --out": "an hour without a GPU; tests/reproduction has a small one",
     "prorec demo": "tests/cli/test_command.py runs it and looks at what it says",
     "prorec report clicks.csv --out": "the README's is run, and tests/cli/test_report.py looks at what it writes",
     "prorec denoise clicks.csv --out cleaned.csv --report": "the same",
