@@ -1,4 +1,4 @@
-"""One look at the bytes of a text file, for what a fast parser would pass over in silence."""
+"""A check of a text file's bytes for what a fast csv reader would change without a word."""
 
 from __future__ import annotations
 
@@ -17,41 +17,56 @@ _PLUS, _MINUS, _ZERO, _NINE, _X, _SMALL_X = (np.uint8(code) for code in b"+-09Xx
 
 
 @dataclass(frozen=True)
-class Look:
-    """What was seen."""
+class ByteCheck:
+    """Findings about the bytes of a text file."""
 
     has_odd_integers: bool
-    """Whether any field begins like 007, 0x7, -0 or +7, or has blanks around it: read as a number, that is lost."""
+    """Whether a field starts like 007, 0x7, -0 or +7, or has blanks around it, all of which an integer would lose."""
     n_quotes: int
-    """How many quotation marks there are."""
+    """Number of quotation marks."""
 
 
-def look_at(path: Path, separator: str) -> Look:
-    """Go through the whole file once."""
+def check_bytes(path: Path, separator: str) -> ByteCheck:
+    """Check all bytes of a text file.
+
+    Parameters
+    ----------
+    path : Path
+        The file, plain or gzipped.
+    separator : str
+        The character between columns.
+
+    Returns
+    -------
+    ByteCheck
+    """
     has_odd, n_quotes = False, 0
     buffer = np.full(_CHUNK + 2, _LF, dtype=np.uint8)
-    mark = np.uint8(ord(separator))
+    separator_byte = np.uint8(ord(separator))
     with open_decompressed(path) as file:
-        # Two bytes of each chunk stay for the next, so that nothing is missed where they meet; beyond the file's
-        # ends there are line ends.
-        while got := file.readinto(buffer[2:]):  # type: ignore[attr-defined]
-            n_quotes += int(np.count_nonzero(buffer[2 : got + 2] == _QUOTE))
-            has_odd = has_odd or bool(_has_odd(buffer[:got], buffer[1 : got + 1], buffer[2 : got + 2], mark))
-            buffer[:2] = buffer[got : got + 2]
-    end = np.array([buffer[0], buffer[1], _LF], dtype=np.uint8)
-    return Look(has_odd or bool(_has_odd(end[:1], end[1:2], end[2:], mark)), n_quotes)
+        # The last two bytes of a chunk are checked with the next one, so that no field is missed between them.
+        # Line ends stand before the first byte and after the last.
+        while size := file.readinto(buffer[2:]):  # type: ignore[attr-defined]
+            n_quotes += int(np.count_nonzero(buffer[2 : size + 2] == _QUOTE))
+            triples = buffer[:size], buffer[1 : size + 1], buffer[2 : size + 2]
+            has_odd = has_odd or bool(_has_odd_integers(*triples, separator_byte))
+            buffer[:2] = buffer[size : size + 2]
+    end = buffer[:1], buffer[1:2], np.array([_LF])
+    return ByteCheck(has_odd or bool(_has_odd_integers(*end, separator_byte)), n_quotes)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _has_odd(before: NDArray[np.uint8], here: NDArray[np.uint8], after: NDArray[np.uint8], separator: np.uint8) -> bool:
-    # Three views in step, no branches: so the compiler looks at many bytes at once.
-    found = False
+def _has_odd_integers(
+    before: NDArray[np.uint8], here: NDArray[np.uint8], after: NDArray[np.uint8], separator: np.uint8
+) -> bool:
+    # Three views and no branches let the compiler check many bytes at once.
+    result = False
     for at in range(len(here)):
         left, this, right = before[at], here[at], after[at]
-        begins = (left == separator) | (left == _LF) | (left == _CR) | (left == _QUOTE)
-        ends = (right == separator) | (right == _LF) | (right == _CR) | (right == _QUOTE)
+        at_start = (left == separator) | (left == _LF) | (left == _CR) | (left == _QUOTE)
+        at_end = (right == separator) | (right == _LF) | (right == _CR) | (right == _QUOTE)
         zero = (this == _ZERO) & (((right >= _ZERO) & (right <= _NINE)) | (right == _X) | (right == _SMALL_X))
         sign = (this == _PLUS) | ((this == _MINUS) & (right == _ZERO))
         blank = ((this == _SPACE) | (this == _TAB)) & (this != separator)
-        found |= (begins & (zero | sign | blank)) | (ends & blank)
-    return found
+        result |= (at_start & (zero | sign | blank)) | (at_end & blank)
+    return result

@@ -1,6 +1,6 @@
-"""Files of interactions: their formats, reading them whole or not at all, writing them whole or not at all.
+"""Formats of files of interactions, recognised by name, and access to plain and gzipped files.
 
-Messages in here don't repeat the file's name: the caller works inside `naming(path)`, which puts it in front.
+Messages here do not name the file: callers work inside `prefix_errors(path)`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,20 @@ _PARQUET = (".parquet", ".pq")
 
 
 def format_suffix(path: Path) -> str:
-    """The ending that tells the format, below a possible .gz.
+    """Return the suffix that names the format, without a `.gz` behind it.
 
+    Parameters
+    ----------
+    path : Path
+        A path; the file need not exist.
+
+    Returns
+    -------
+    str
+        In lower case.
+
+    Examples
+    --------
     >>> format_suffix(Path("clicks.csv.gz"))
     '.csv'
     """
@@ -29,23 +41,58 @@ def format_suffix(path: Path) -> str:
 
 
 def detect_format(path: Path, separator: str | None = None) -> tuple[Format, str]:
-    """Format of a file by its name, and, for text, the separator of its columns."""
-    ending = format_suffix(path)
-    if ending in _PARQUET and separator is None:
+    r"""Recognise the format of a file by its name.
+
+    Parameters
+    ----------
+    path : Path
+        A path; the file need not exist.
+    separator : str, optional
+        Separator of columns, given by the user; the file is text then.
+
+    Returns
+    -------
+    format : {"text", "parquet"}
+    separator : str
+        Separator of the columns of a text file; empty for parquet.
+
+    Raises
+    ------
+    InputError
+        If the name has no known suffix, or the separator is not one ASCII character.
+
+    Examples
+    --------
+    >>> detect_format(Path("clicks.tsv"))
+    ('text', '\t')
+    """
+    suffix = format_suffix(path)
+    if suffix in _PARQUET and separator is None:
         return "parquet", ""
-    if separator is None and ending not in _SEPARATORS:
+    if separator is None and suffix not in _SEPARATORS:
         raise InputError(
             "cannot tell the format from the name: .csv, .tsv, .inter and .parquet are known, each also with "
             ".gz; for another text file give the separator"
         )
-    chosen = _SEPARATORS[ending] if separator is None else separator
-    if not isinstance(chosen, str) or len(chosen) != 1 or not chosen.isascii():
-        raise InputError(f"the separator must be one ASCII character, got {chosen!r}")
-    return "text", chosen
+    separator = _SEPARATORS[suffix] if separator is None else separator
+    if not isinstance(separator, str) or len(separator) != 1 or not separator.isascii():
+        raise InputError(f"the separator must be one ASCII character, got {separator!r}")
+    return "text", separator
 
 
 def check_readable(path: Path) -> None:
-    """Refuse what cannot be a file of interactions, before anything tries to read it."""
+    """Refuse a path that cannot be a file of interactions.
+
+    Parameters
+    ----------
+    path : Path
+        The path.
+
+    Raises
+    ------
+    InputError
+        If it is a directory, does not exist, or is empty.
+    """
     if path.is_dir():
         raise InputError("this is a directory; a file was expected")
     if not path.exists():
@@ -55,20 +102,59 @@ def check_readable(path: Path) -> None:
 
 
 def is_gzipped(path: Path) -> bool:
-    """Whether the file starts as gzip does, whatever its name."""
+    """Return whether a file's content is gzipped, whatever its name.
+
+    Parameters
+    ----------
+    path : Path
+        An existing file.
+
+    Returns
+    -------
+    bool
+    """
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 
 
 def find_plain_or_gzipped(folder: Path, name: str) -> Path:
-    """Where a file is, by its name or with .gz behind it; by its name where it is not there at all."""
+    """Return the path of a file that may have `.gz` behind its name.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    name : str
+        Name of the file without `.gz`.
+
+    Returns
+    -------
+    Path
+        With `.gz` if only that file exists, otherwise without.
+    """
     zipped = folder / f"{name}.gz"
     return zipped if zipped.exists() and not (folder / name).exists() else folder / name
 
 
 @contextmanager
 def open_decompressed(path: Path) -> Iterator[BinaryIO]:
-    """The file's bytes, unzipped if need be."""
+    """Open a plain or gzipped file for reading.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Yields
+    ------
+    file
+        Its decompressed bytes.
+
+    Raises
+    ------
+    InputError
+        If a gzipped file is damaged.
+    """
     if not is_gzipped(path):
         with path.open("rb") as file:
             yield file

@@ -1,21 +1,19 @@
-"""Reading interactions from csv, tsv, RecBole's .inter and parquet files, each also gzipped."""
+"""Readers of interactions from csv, tsv, RecBole's .inter and parquet files, each also gzipped."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Literal
 
 from prorec._core.checks import check_choice
-from prorec._core.errors import InputError, RowError
 from prorec._core.files import as_path, prefix_errors
-from prorec.data.formats import check_readable, detect_format, is_gzipped, open_decompressed
+from prorec.data.formats import check_readable, detect_format
+from prorec.data.parquet_file import ParquetFile
 from prorec.data.text_file import TextFile
 from prorec.interactions import Interactions
-from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns
+from prorec.interactions.columns import ALIASES, ColumnRef
 
 
 def read_interactions(
@@ -31,76 +29,79 @@ def read_interactions(
     ids: Literal["auto", "text"] = "auto",
     duplicates: str = "max",
 ) -> Interactions:
-    """Read a file of interactions, one a row.
+    r"""Read interactions from a file with one in each row.
 
     Parameters
     ----------
-    path : a .csv, .tsv, .inter or .parquet file, also gzipped; any other text file with a `separator`
-    user_col, item_col, weight_col, rating_col, timestamp_col
+    path : str or Path
+        A .csv, .tsv, .inter or .parquet file, also gzipped; with a `separator`, any other text file.
+    user_col, item_col, weight_col, rating_col, timestamp_col : str or int, optional
         Names or positions (from 0) of the columns; by default they are found by their usual names. Without a
         header the user is column 0 and the item column 1, and other columns are used only if given.
-    header : whether the first line of a text file names the columns
-    separator : the one character between the columns of a text file; by default the ending tells
-    ids : {"auto", "text"}
-        `auto` reads ids as integers where all of them are plain integers, and as text otherwise (also where
-        they have leading zeros); `text` always reads text.
-    duplicates : {"max", "sum", "first", "error"}
-        What becomes of rows that repeat a pair: see `Interactions.from_table`.
+    header : bool, default True
+        Whether the first line of a text file has the names of the columns.
+    separator : str, optional
+        The one character between columns of a text file; by default the ending of the name decides.
+    ids : {"auto", "text"}, default "auto"
+        "auto" reads ids of a text file as integers if all of them are plain integers without leading zeros; "text"
+        reads ids as text always.
+    duplicates : {"max", "sum", "first", "error"}, default "max"
+        Rule for rows that repeat a pair: see `Interactions.from_table`.
+
+    Returns
+    -------
+    Interactions
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used; the message names the file and, if one is bad, the line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "clicks.csv")
+    ...     _ = path.write_text("user,item\nann,tea\nbob,tea\nann,tea\n")
+    ...     read_interactions(path)
+    Interactions(2 users × 1 items, 2 interactions)
     """
     check_choice("ids", ids, ("auto", "text"))
+    requested = dict(zip(ALIASES, (user_col, item_col, weight_col, rating_col, timestamp_col), strict=True))
+    with open_table(path, header=header, separator=separator) as file:
+        chosen = file.choose(requested)
+        return Interactions.from_columns(file.read(chosen, ids), duplicates)
+
+
+@contextmanager
+def open_table(
+    path: str | Path, *, header: bool = True, separator: str | None = None
+) -> Iterator[TextFile | ParquetFile]:
+    """Open a text or parquet file of rows and columns.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    header : bool, default True
+        Whether the first line of a text file has the names of the columns.
+    separator : str, optional
+        The one character between columns of a text file; by default the ending of the name decides.
+
+    Yields
+    ------
+    TextFile or ParquetFile
+        Errors inside the `with` block name the file, and the line of a bad row.
+
+    Raises
+    ------
+    InputError
+        If the file does not exist, is empty, or is of an unknown format.
+    """
     path = as_path(path)
     with prefix_errors(path):
         check_readable(path)
-        wanted = {
-            "user": user_col,
-            "item": item_col,
-            "weight": weight_col,
-            "rating": rating_col,
-            "timestamp": timestamp_col,
-        }
-        kind, separator = detect_format(path, separator)
-        if kind == "parquet":
-            try:
-                columns, _ = read_parquet(path, wanted, ids)
-                return Interactions.from_columns(columns, duplicates)
-            except RowError as error:
-                raise InputError(str(error)) from None
-        text = TextFile(path, separator, header)
-        with text.naming_lines():
-            return Interactions.from_columns(text.read(wanted, ids), duplicates)
-
-
-def read_parquet(
-    path: Path,
-    wanted: dict[str, ColumnRef],
-    ids: str,
-    *,
-    roles: Sequence[str] = tuple(ALIASES),
-    everything: bool = False,
-) -> tuple[dict[str, pa.ChunkedArray], pa.Table]:
-    """The columns that play a role, by role; and the table they are from, with the others only if that is asked for."""
-    source: Any = str(path)
-    if is_gzipped(path):
-        with open_decompressed(path) as file:
-            source = pa.BufferReader(file.read())
-    try:
-        with pq.ParquetFile(source) as parquet:
-            names: Sequence[str] = parquet.schema_arrow.names
-            chosen = choose_columns(names, wanted, roles=roles)
-            for at in chosen.values():
-                if names.count(names[at]) > 1:
-                    raise InputError(f"more than one column is called {names[at]!r}")
-            table = parquet.read(columns=None if everything else [names[at] for at in chosen.values()])
-    except InputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"not a parquet file that can be read ({error})") from error
-    if not table.num_rows:
-        raise InputError("the file has no rows")
-    columns = {role: table.column(names[at]) for role, at in chosen.items()}
-    if ids == "text":
-        try:
-            columns |= {role: columns[role].cast(pa.string()) for role in ("user", "item")}
-        except pa.ArrowException as error:
-            raise InputError(f"these ids cannot be read as text: {error}") from error
-    return columns, table
+        format_, separator = detect_format(path, separator)
+        file = ParquetFile(path) if format_ == "parquet" else TextFile(path, separator, header)
+        with file.add_line_numbers():
+            yield file

@@ -1,4 +1,4 @@
-"""Text files of separated columns: which columns, of which types, and where a bad line is."""
+"""Text files of separated columns: their columns and types, and the line of a bad row."""
 
 from __future__ import annotations
 
@@ -6,105 +6,155 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from prorec._core.errors import DataWarning, InputError, RowError
-from prorec.data.byte_check import Look, look_at
+from prorec.data.byte_check import ByteCheck, check_bytes
 from prorec.data.formats import format_suffix, is_gzipped, open_decompressed
+from prorec.data.text_columns import infer_integers, parse_floats
 from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns, is_number
 
 _HEAD_BYTES = 1 << 20
 _LARGE_BLOCK = 1 << 28
-# Integers whose text can be had back from their value ("007" cannot, and stays text), and missing ones.
-_INTEGER_OR_MISSING = r"^(|0|-?[1-9][0-9]{0,18})$"
-# Numbers of at most fifteen digits, which double precision holds, without a zero in front or an exponent.
-_DECIMAL_OR_MISSING = r"^(|-?(0|[1-9][0-9]{0,7})(\.[0-9]{1,7})?)$"
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file of lines, each with columns between separators."""
+    """A text file with one row on each line, and a separator between columns.
+
+    Messages do not name the file: callers work inside `prefix_errors`, and inside `add_line_numbers`.
+    """
 
     path: Path
+    """The file, plain or gzipped."""
     separator: str
+    """The one ASCII character between columns."""
     header: bool
+    """Whether the first line has the names of the columns."""
 
-    def read(self, wanted: dict[str, ColumnRef], ids: str) -> dict[str, pa.ChunkedArray]:
-        """The columns that play a role, by role."""
-        return self.read_chosen(self.choose(wanted), ids)
+    def choose(self, requested: Mapping[str, ColumnRef], roles: Sequence[str] = tuple(ALIASES)) -> dict[str, int]:
+        """Find the column of each role.
 
-    def read_chosen(self, chosen: dict[str, int], ids: str) -> dict[str, pa.ChunkedArray]:
-        """The same of columns that have been chosen."""
-        table = self._parsed(chosen, self._types(chosen, ids))
-        if not table.num_rows:
-            raise InputError("the file has a header but no rows")
-        columns = {role: table.column(place) for place, role in enumerate(chosen)}
-        for role in ("user", "item"):
-            if ids == "auto" and pa.types.is_string(columns[role].type):
-                columns[role] = as_integers(columns[role])
-        return columns
+        Parameters
+        ----------
+        requested : mapping of str to str, int or None
+            Column of each role by name or position, as the caller gave it.
+        roles : sequence of str, optional
+            Roles to find; all by default.
 
-    def as_written(self, chosen: dict[str, int]) -> pa.Table:
-        """All columns with the text of every field as it is.
+        Returns
+        -------
+        dict of str to int
+            Position of the column of each role that the file has.
 
-        They have the names the file gives them; where it gives none, what they are: user, item, or their position.
+        Raises
+        ------
+        InputError
+            If a column is not found; the message suggests another separator or `header=False` where they may help.
         """
-        at = range(len(self._first[1]))
-        everything = {str(place): place for place in at}
-        table = self._parsed(everything, {str(place): pa.string() for place in at})
-        if self.header:
-            return table.rename_columns(self._first[1])
-        names = {at: role for role, at in chosen.items()}
-        return table.rename_columns([names.get(place, self._names[place]) for place in at])
-
-    @contextmanager
-    def naming_lines(self) -> Iterator[None]:
-        """Say of a bad row on which line it begins."""
-        try:
-            yield
-        except RowError as error:
-            line = next(line for at, (line, _) in enumerate(self._rows()) if at == error.row)
-            raise InputError(f"line {line}: {error.problem}") from None
-
-    def choose(self, wanted: dict[str, ColumnRef], roles: Sequence[str] = tuple(ALIASES)) -> dict[str, int]:
-        """Which column plays which role."""
         names = self._names
         try:
-            chosen = choose_columns(names, wanted, has_header=self.header, roles=roles)
+            chosen = choose_columns(names, requested, has_header=self.header, roles=roles)
         except InputError as error:
-            others = [other for other in ",;\t|" if len(names) == 1 and other in self._first[1][0]]
+            others = [other for other in ",;\t|" if len(names) == 1 and other in self._first_row[1][0]]
             if others:
                 raise InputError(f"there is one column only, {names[0]!r}: is the separator {others[0]!r}?") from error
             if self.header and any(is_number(name) for name in names):
                 raise InputError(f"{error}. If the first line is data, give header=False") from error
             raise
-        if self.header:
-            numeric = {names[at] for at in chosen.values() if is_number(names[at]) and names[at] != str(at)}
-            if numeric:
-                warnings.warn(
-                    f"{self.path}: the first line was taken for names, but has {', '.join(sorted(numeric))} in it; "
-                    "if it is data, give header=False",
-                    DataWarning,
-                    stacklevel=5,
-                )
+        numeric = {names[at] for at in chosen.values() if self.header and is_number(names[at]) and names[at] != str(at)}
+        if numeric:
+            warnings.warn(
+                f"{self.path}: the first line was taken for names, but has {', '.join(sorted(numeric))} in it; "
+                "if it is data, give header=False",
+                DataWarning,
+                stacklevel=3,
+            )
         return chosen
 
+    def read(self, chosen: Mapping[str, int], ids: str) -> dict[str, pa.ChunkedArray]:
+        """Read the columns of some roles.
+
+        Parameters
+        ----------
+        chosen : mapping of str to int
+            Position of the column of each role, as `choose` finds them.
+        ids : {"auto", "text"}
+            Whether to read ids as integers where all of them are plain integers, or always as text.
+
+        Returns
+        -------
+        dict of str to pyarrow.ChunkedArray
+            Columns by role.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read as such a table.
+        """
+        types = {"weight": pa.float32(), "rating": pa.float32(), **self._id_types(chosen, ids)}
+        table = self._read_table(chosen, types)
+        return _infer_ids(dict(zip(chosen, table.columns, strict=True)), ids)
+
+    def read_all(self, chosen: Mapping[str, int], ids: str) -> tuple[dict[str, pa.ChunkedArray], pa.Table]:
+        """Read the whole file once, as columns of some roles and as a table of text.
+
+        Parameters
+        ----------
+        chosen : mapping of str to int
+            Position of the column of each role; only user, item and weight, or none.
+        ids : {"auto", "text"}
+            As in `read`.
+
+        Returns
+        -------
+        columns : dict of str to pyarrow.ChunkedArray
+            Columns by role, typed.
+        table : pyarrow.Table
+            All columns with the text of every field as it is in the file. They have the names that the file gives
+            them; in a file without a header, their role or position.
+        """
+        n_columns = len(self._first_row[1])
+        roles = {position: role for role, position in chosen.items()}
+        positions = {roles.get(at, str(at)): at for at in range(n_columns)}
+        table = self._read_table(positions, dict.fromkeys(positions, pa.string()) | self._id_types(chosen, ids))
+        columns = _infer_ids({role: table.column(at) for role, at in chosen.items()}, ids)
+        if "weight" in columns:
+            columns["weight"] = parse_floats(columns["weight"])
+        # Ids were read as integers only if the text of every one can be had back.
+        names = self._first_row[1] if self.header else [roles.get(at, self._names[at]) for at in range(n_columns)]
+        return columns, pa.table([column.cast(pa.string()) for column in table.columns], names=names)
+
+    @contextmanager
+    def add_line_numbers(self) -> Iterator[None]:
+        """Turn the row of a `RowError` in a `with` block into the number of the line on which it starts.
+
+        Raises
+        ------
+        InputError
+            In place of each `RowError` of the block.
+        """
+        try:
+            yield
+        except RowError as error:
+            line = next(line for row, (line, _) in enumerate(self._iterate_rows()) if row == error.row)
+            raise InputError(f"line {line}: {error.problem}") from None
+
     @cached_property
-    def _look(self) -> Look:
-        return look_at(self.path, self.separator)
+    def _byte_check(self) -> ByteCheck:
+        return check_bytes(self.path, self.separator)
 
     @cached_property
     def _head(self) -> bytes:
-        """The first whole lines, enough to tell columns and types by."""
+        """The first lines, enough to recognise columns and types."""
         with open_decompressed(self.path) as file:
             head = file.read(_HEAD_BYTES)
         if not head.strip():
@@ -116,8 +166,8 @@ class TextFile:
         return head
 
     @cached_property
-    def _first(self) -> tuple[int, list[str]]:
-        """Number of lines up to the end of the first row, and that row."""
+    def _first_row(self) -> tuple[int, list[str]]:
+        """Number of lines up to the end of the first row, and its fields."""
         text = io.StringIO(self._head.decode("utf-8-sig", "replace"), newline="")
         reader = csv.reader(text, delimiter=self.separator)
         try:
@@ -129,172 +179,165 @@ class TextFile:
 
     @property
     def _names(self) -> list[str]:
-        _, first = self._first
+        _, first = self._first_row
         if not self.header:
-            return [f"column {at}" for at in range(len(first))]
+            return [f"column {position}" for position in range(len(first))]
         if format_suffix(self.path) == ".inter":
             # RecBole writes each column's type behind its name: user_id:token.
             return [name.partition(":")[0] for name in first]
         return [name.strip() for name in first]
 
-    def _types(self, chosen: dict[str, int], ids: str) -> dict[str, pa.DataType]:
-        """The type to read each role as, judged by the first lines; a role left out is for Arrow to infer."""
-        types: dict[str, pa.DataType] = {"weight": pa.float32(), "rating": pa.float32()}
-        id_columns = {role: chosen[role] for role in ("user", "item")}
-        types |= dict.fromkeys(id_columns, pa.string())
-        if ids == "auto" and not self._look.has_odd_integers:
+    def _id_types(self, chosen: Mapping[str, int], ids: str) -> dict[str, pa.DataType]:
+        """Return the type to read user and item ids as, judged by the first lines."""
+        positions = {role: chosen[role] for role in ("user", "item") if role in chosen}
+        types = dict.fromkeys(positions, pa.string())
+        if positions and ids == "auto" and not self._byte_check.has_odd_integers:
             head = pa.BufferReader(self._head)
-            try:
-                sample = self._parse(head, id_columns, types, self._has_quoted_newlines, len(self._head))
-            except pa.ArrowInvalid:
-                return types  # cut inside a row, perhaps: text will do until all of it is read
-            types |= {role: as_integers(sample.column(at)).type for at, role in enumerate(id_columns)}
+            with suppress(pa.ArrowInvalid):  # the head may end inside a row; text serves until all is read
+                sample = self._parse(head, positions, types, self._has_quoted_newlines, len(self._head))
+                types |= {role: infer_integers(sample.column(at)).type for at, role in enumerate(positions)}
         return types
 
-    def _parsed(self, chosen: dict[str, int], types: dict[str, pa.DataType]) -> pa.Table:
-        """The whole file; where a first reading of it failed, read more carefully."""
-        has_newlines, block_size = self._has_quoted_newlines, _HEAD_BYTES
+    def _read_table(self, positions: Mapping[str, int], types: dict[str, pa.DataType]) -> pa.Table:
+        """Read columns of the whole file; after a failure, read again with more careful settings."""
+        quoted_newlines, block_size = self._has_quoted_newlines, _HEAD_BYTES
         while True:
             try:
-                if not is_gzipped(self.path):
-                    with pa.OSFile(str(self.path)) as plain:
-                        return self._parse(plain, chosen, types, has_newlines, block_size)
-                with open_decompressed(self.path) as unzipped:
-                    return self._parse(pa.PythonFile(unzipped, mode="r"), chosen, types, has_newlines, block_size)
+                with self._open_for_arrow() as source:
+                    table = self._parse(source, positions, types, quoted_newlines, block_size)
             except pa.ArrowInvalid as error:
-                place = re.search(r"In CSV column #(\d+)", str(error))
-                role = next((role for role, at in chosen.items() if place and at == int(place[1])), None)
+                column = re.search(r"In CSV column #(\d+)", str(error))
+                role = next((role for role, at in positions.items() if column and at == int(column[1])), None)
                 if role in ("user", "item") and types[role] == pa.int64():
                     types[role] = pa.string()
                 elif role == "timestamp" and role not in types:
                     types[role] = pa.float64()
-                elif role is None and self._look.n_quotes and not has_newlines:
-                    # A line break inside quotes, further down than the first lines.
-                    self._has_line_breaks_in_quotes(self._rows())
-                    has_newlines = True
+                elif role is None and self._byte_check.n_quotes and not quoted_newlines:
+                    # There may be a line break inside quotes below the first lines.
+                    self._has_newlines_in_quotes(self._iterate_rows())
+                    quoted_newlines = True
                 elif "straddling" in str(error) and block_size < _LARGE_BLOCK:
-                    block_size = _LARGE_BLOCK  # a line longer than a block
+                    block_size = _LARGE_BLOCK  # a line is longer than a block
                 else:
-                    raise self._explained(error, role, chosen) from error
+                    raise self._explain(error, role, positions) from error
+            else:
+                if not table.num_rows:
+                    raise InputError("the file has a header but no rows")
+                return table
+
+    @contextmanager
+    def _open_for_arrow(self) -> Iterator[pa.NativeFile]:
+        if is_gzipped(self.path):
+            with open_decompressed(self.path) as unzipped:
+                yield pa.PythonFile(unzipped, mode="r")
+        else:
+            with pa.OSFile(str(self.path)) as plain:
+                yield plain
 
     def _parse(
-        self, source: Any, chosen: dict[str, int], types: dict[str, pa.DataType], has_newlines: bool, block_size: int
+        self,
+        source: Any,
+        positions: Mapping[str, int],
+        types: Mapping[str, pa.DataType],
+        quoted_newlines: bool,
+        block_size: int,
     ) -> pa.Table:
-        # Arrow gets our own names for the columns, so that empty or repeated ones in the header do no harm.
-        lines, first = self._first
-        names = [str(at) for at in range(len(first))]
+        # The columns get names of our own, so that empty or repeated names in the header do no harm.
+        lines, first = self._first_row
+        names = [str(position) for position in range(len(first))]
         return pacsv.read_csv(
             source,
             pacsv.ReadOptions(column_names=names, skip_rows=lines if self.header else 0, block_size=block_size),
-            pacsv.ParseOptions(delimiter=self.separator, newlines_in_values=has_newlines),
+            pacsv.ParseOptions(delimiter=self.separator, newlines_in_values=quoted_newlines),
             pacsv.ConvertOptions(
-                include_columns=[names[at] for at in chosen.values()],
-                column_types={names[at]: types[role] for role, at in chosen.items() if role in types},
+                include_columns=[names[at] for at in positions.values()],
+                column_types={names[at]: types[role] for role, at in positions.items() if role in types},
                 null_values=[""],
             ),
         )
 
     @cached_property
     def _has_quoted_newlines(self) -> bool:
-        # Looking costs little; Arrow reads such files in one thread, so it is not told to without need.
-        if self._look.n_quotes % 2:
+        """Whether quoted fields of the first lines span lines; Arrow reads such files in one thread, so it matters."""
+        if self._byte_check.n_quotes % 2:
             self._check_quotes()
-        # A line on which a quote stays open has an odd number of them.
+        # A quote is still open at the end of a line that has an odd number of them.
         is_open = any(line.count(b'"') % 2 for line in self._head.splitlines() if b'"' in line)
-        return is_open and self._has_line_breaks_in_quotes(self._rows(self._head))
+        return is_open and self._has_newlines_in_quotes(self._iterate_rows(self._head))
 
-    def _has_line_breaks_in_quotes(self, rows: Iterator[tuple[int, list[str]]]) -> bool:
-        """Whether there are line breaks inside quotes; with a warning where they look like rows that were swallowed."""
-        found = False
+    def _has_newlines_in_quotes(self, rows: Iterator[tuple[int, list[str]]]) -> bool:
+        """Return whether a field spans lines, and warn if what it spans looks like rows."""
+        result = False
+        n_separators = len(self._first_row[1]) - 1
         try:
             for line, row in rows:
-                inside = [each for field in row for each in field.splitlines()[1:-1]]
-                found = found or any(_has_line_break(field) for field in row)
-                if any(each.count(self.separator) == len(self._first[1]) - 1 for each in inside):
+                result = result or any(map(_has_newline, row))
+                inner_lines = [each for field in row for each in field.splitlines()[1:-1]]
+                if any(each.count(self.separator) == n_separators for each in inner_lines):
                     warnings.warn(
-                        f"{self.path}: what is in quotes from line {line} on looks like rows of its own; they are read "
+                        f"{self.path}: the text in quotes from line {line} on looks like rows of its own; it is read "
                         "as one field. Is there a stray quotation mark?",
                         DataWarning,
-                        stacklevel=7,
+                        stacklevel=6,
                     )
                     return True
         except InputError:
             return True
-        return found
+        return result
 
     def _check_quotes(self) -> None:
-        """Refuse a quote that is opened and never closed: everything behind it would be lost in one field."""
-        last, row = 0, [""]
-        for last, row in self._rows():  # noqa: B007 - it is the last that counts
+        """Refuse a quote that is never closed, because one field would contain the rest of the file."""
+        line, row = 0, [""]
+        for line, row in self._iterate_rows():  # noqa: B007 - only the last row counts
             pass
-        if any(_has_line_break(field) for field in row):
-            raise InputError(f"line {last}: a quotation mark is opened and never closed")
+        if any(map(_has_newline, row)):
+            raise InputError(f"line {line}: a quotation mark is opened and never closed")
 
-    def _explained(self, error: pa.ArrowInvalid, role: str | None, chosen: dict[str, int]) -> InputError:
-        """What Arrow found wrong, as the row and the value it is about where that can be told."""
+    def _explain(self, error: pa.ArrowInvalid, role: str | None, positions: Mapping[str, int]) -> InputError:
+        """Return an error that names the row and the value that Arrow's error is about."""
         if role in ("weight", "rating", "timestamp"):
-            at = chosen[role]
-            kind = "a number or a date" if role == "timestamp" else "a number"
-            found = self._find(lambda row: len(row) > at and row[at] != "" and not is_number(row[at]))
-            if found:
-                return RowError(f"the {role} {found[1][at]!r} is not {kind}", found[0])
+            at = positions[role]
+            expected = "a number or a date" if role == "timestamp" else "a number"
+            bad = self._find_row(lambda row: len(row) > at and row[at] != "" and not is_number(row[at]))
+            if bad:
+                return RowError(f"the {role} {bad[1][at]!r} is not {expected}", bad[0])
         if "invalid UTF8" in str(error):
             return InputError("this is not UTF-8 text: save it as UTF-8")
         if "skip initial" in str(error):
             return InputError("the file has a header but no rows")
-        width = len(self._first[1])
-        if found := self._find(lambda row: len(row) != width):
-            return RowError(f"{len(found[1])} columns instead of {width}", found[0])
+        width = len(self._first_row[1])
+        if bad := self._find_row(lambda row: len(row) != width):
+            return RowError(f"{len(bad[1])} columns instead of {width}", bad[0])
         return InputError(f"not a text file with columns between {self.separator!r}: {error}")
 
-    def _find(self, is_bad: Callable[[list[str]], bool]) -> tuple[int, list[str]] | None:
-        try:
-            return next(((at, row) for at, (_, row) in enumerate(self._rows()) if is_bad(row)), None)
-        except InputError:
-            return None
+    def _find_row(self, is_bad: Callable[[list[str]], bool]) -> tuple[int, list[str]] | None:
+        """Return the first bad row and its position, if there is one."""
+        with suppress(InputError):
+            return next(((at, row) for at, (_, row) in enumerate(self._iterate_rows()) if is_bad(row)), None)
+        return None
 
-    def _rows(self, head: bytes | None = None) -> Iterator[tuple[int, list[str]]]:
-        """Each row with the line it begins on, the header left out: slow, for what Arrow cannot tell."""
+    def _iterate_rows(self, head: bytes | None = None) -> Iterator[tuple[int, list[str]]]:
+        """Yield each row below the header with the line on which it starts; slow, for what Arrow does not tell."""
         with open_decompressed(self.path) if head is None else nullcontext(io.BytesIO(head)) as source:
             text = io.TextIOWrapper(source, encoding="utf-8-sig", errors="replace", newline="")
             reader = csv.reader(text, delimiter=self.separator)
-            begins = 1
-            skip = self.header
+            line, skip = 1, self.header
             try:
                 for row in reader:
                     if row and not skip:
-                        yield begins, row
+                        yield line, row
                     skip = skip and not row
-                    begins = reader.line_num + 1
+                    line = reader.line_num + 1
             except csv.Error as error:
-                raise InputError(f"line {begins}: {error}") from error
+                raise InputError(f"line {line}: {error}") from error
             text.detach()
 
 
-def _has_line_break(field: str) -> bool:
+def _infer_ids(columns: dict[str, pa.ChunkedArray], ids: str) -> dict[str, pa.ChunkedArray]:
+    """Convert text ids to integers where they are plain ones, unless ids are to stay text."""
+    texts = [role for role in ("user", "item") if role in columns and pa.types.is_string(columns[role].type)]
+    return columns | {role: infer_integers(columns[role]) for role in texts if ids == "auto"}
+
+
+def _has_newline(field: str) -> bool:
     return "\n" in field or "\r" in field
-
-
-def as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text as integers, where each is one that can be had back from its value; otherwise the text as it is."""
-    for part in (column.slice(0, 1000), column):  # mostly the first few tell
-        if not pc.all(pc.match_substring_regex(part, _INTEGER_OR_MISSING), min_count=0).as_py():
-            return column
-    try:
-        return _without_empty(column).cast(pa.int64())
-    except pa.ArrowInvalid:  # too large for 64 bits
-        return column
-
-
-def as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text as numbers where all of it are plain ones, of no more digits than can be had back; otherwise as it is."""
-    if not pc.any(pc.not_equal(column, ""), min_count=0).as_py():
-        return column  # nothing in it to tell by
-    whole = as_integers(column)
-    if pa.types.is_integer(whole.type) or not pc.all(pc.match_substring_regex(column, _DECIMAL_OR_MISSING)).as_py():
-        return whole
-    return _without_empty(column).cast(pa.float64())
-
-
-def _without_empty(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)

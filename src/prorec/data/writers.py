@@ -1,12 +1,11 @@
-"""Writing interactions to the formats they can be read from."""
+"""Writers of interactions and tables to the formats that `read_interactions` reads."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,15 +15,24 @@ import pyarrow.parquet as pq
 from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec.data.formats import detect_format, format_suffix
-from prorec.data.text_file import as_numbers
+from prorec.data.text_columns import infer_numbers
 from prorec.interactions import Interactions
 
 
 def write_interactions(interactions: Interactions, path: str | Path) -> None:
-    """Write a .csv, .tsv, .parquet or RecBole .inter file, gzipped if the name ends in .gz.
+    """Write interactions to a file, whole or not at all.
 
-    The columns are user, item, weight and whatever else is known of each interaction. The file appears whole or
-    not at all.
+    Parameters
+    ----------
+    interactions : Interactions
+        Their user, item, weight and other columns are written.
+    path : str or Path
+        A .csv, .tsv, .parquet or RecBole .inter file; it is gzipped if the name ends in .gz.
+
+    Raises
+    ------
+    InputError
+        If the format is unknown, or the file cannot be written.
     """
     path = as_path(path)
     with prefix_errors(path):
@@ -34,72 +42,73 @@ def write_interactions(interactions: Interactions, path: str | Path) -> None:
 
 
 def write_table(table: pa.Table, file: BinaryIO, name: str) -> None:
-    """Write a table into an open file, in the format that `name` ends in.
+    """Write a table into an open file.
 
-    User and item columns of a RecBole .inter file get the names that it knows.
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table. Its columns `user` and `item` get RecBole's names in a .inter file.
+    file : binary file
+        The file to write into.
+    name : str
+        A name that ends as the format does, such as "clicks.csv.gz".
+
+    Raises
+    ------
+    InputError
+        If a column has a type that a text file cannot hold.
     """
-    kind, separator = detect_format(Path(name))
-    if kind == "text":
-        try:
-            table = _as_text(table)
-            if format_suffix(Path(name)) == ".inter":
-                table = _as_inter(table)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise InputError(f"not everything in these columns can be written as text: {error}") from error
-    with _zipped(file) if name.endswith(".gz") else nullcontext(file) as sink:
-        if kind == "parquet":
+    format_, separator = detect_format(Path(name))
+    # Without a name or a time in it, equal tables give equal bytes.
+    zipped: Any = gzip.GzipFile("", "wb", 6, file, 0) if name.endswith(".gz") else nullcontext(file)
+    with zipped as sink:
+        if format_ == "parquet":
             pq.write_table(table, sink)
             return
-        # Arrow's "needed" puts quotes around all text; most can do without.
-        style = "needed" if _needs_quotes(table, separator) else "none"
-        options = pacsv.WriteOptions(delimiter=separator, quoting_style=style, quoting_header="none")
-        if any(character in name for name in table.column_names for character in ('"', separator, "\n", "\r")):
-            options.quoting_header = "needed"
         try:
-            pacsv.write_csv(table, sink, options)
+            table = _to_text_types(table)
+            if format_suffix(Path(name)) == ".inter":
+                table = _to_recbole(table)
+            pacsv.write_csv(table, sink, _csv_options(table, separator))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InputError(f"not everything in these columns can be written as text: {error}") from error
 
 
-@contextmanager
-def _zipped(raw: BinaryIO) -> Iterator[BinaryIO]:
-    # No name or time inside, so that the same table gives the same bytes.
-    with gzip.GzipFile("", "wb", 6, raw, 0) as zipped:
-        yield cast(BinaryIO, zipped)
+def _csv_options(table: pa.Table, separator: str) -> pacsv.WriteOptions:
+    """Return options that put quotes only where they are needed; Arrow's "needed" quotes every text."""
+    special = f'["\\r\\n{separator}]'
+    texts = [column for column in table.columns if _is_text(column)]
+    quote = any(pc.any(pc.match_substring_regex(column, special)).as_py() for column in texts)
+    quote_header = any(character in name for name in table.column_names for character in ('"', separator, "\n", "\r"))
+    return pacsv.WriteOptions(
+        delimiter=separator,
+        quoting_style="needed" if quote else "none",
+        quoting_header="needed" if quote_header else "none",
+    )
 
 
-def _needs_quotes(table: pa.Table, separator: str) -> bool:
-    pattern = f'["\\r\\n{separator}]'
-    columns = [column for column in table.columns if _is_text(column)]
-    return any(pc.any(pc.match_substring_regex(column, pattern)).as_py() for column in columns)
+def _to_text_types(table: pa.Table) -> pa.Table:
+    """Convert categories and other encodings of text to plain columns."""
+    types = [type_.value_type if pa.types.is_dictionary(type_) else type_ for type_ in table.schema.types]
+    types = [pa.string() if pa.types.is_string_view(type_) else type_ for type_ in types]
+    return table.cast(pa.schema(list(zip(table.column_names, types, strict=True))))
 
 
-def _as_inter(table: pa.Table) -> pa.Table:
-    """RecBole's columns: each name carries its type, and dates are seconds."""
-    known = {"user": "user_id:token", "item": "item_id:token"}
+def _to_recbole(table: pa.Table) -> pa.Table:
+    """Convert to RecBole's columns: each name has its type behind it, and dates are seconds."""
+    id_names = {"user": "user_id:token", "item": "item_id:token"}
     columns, names = [], []
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_temporal(column.type):
-            column = _seconds(column)
+            microseconds = pc.cast(column, pa.timestamp("us"), safe=False).cast(pa.int64())
+            column = pc.divide(pc.cast(microseconds, pa.float64(), safe=False), 1e6)
         elif pa.types.is_boolean(column.type):
             column = column.cast(pa.int8())
-        usual = f"{name}:{'token' if _is_text(column) and _is_text(as_numbers(column)) else 'float'}"
-        names.append(name if ":" in name else known.get(name, usual))
+        typed_name = f"{name}:{'token' if _is_text(column) and _is_text(infer_numbers(column)) else 'float'}"
+        names.append(name if ":" in name else id_names.get(name, typed_name))
         columns.append(column)
     return pa.table(columns, names=names)
 
 
-def _as_text(table: pa.Table) -> pa.Table:
-    """Without the types that a text file does not know: categories, and other ways to keep text."""
-    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types]
-    kinds = [pa.string() if pa.types.is_string_view(kind) else kind for kind in kinds]
-    return table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True))))
-
-
 def _is_text(column: pa.ChunkedArray) -> bool:
     return bool(pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
-
-
-def _seconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    microseconds = pc.cast(times, pa.timestamp("us"), safe=False).cast(pa.int64())
-    return pc.divide(pc.cast(microseconds, pa.float64(), safe=False), 1e6)
