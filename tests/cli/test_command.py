@@ -1,4 +1,4 @@
-"""The command as a person runs it: a process of its own, its words and its exit code."""
+"""`prorec demo`, `prorec datasets`, exit codes and `--debug`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prorec.cli.demo import demo_denoiser
 from tests.cli.shell import run, run_anew
 
 
-def test_demo_ends_with_something_a_person_can_read(no_data: Path, tmp_path: Path) -> None:
+def test_demo_prints_its_findings_and_writes_a_report(no_data: Path, tmp_path: Path) -> None:
     done = run("demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1,000 users, 800 films" in done.stdout
@@ -61,19 +61,20 @@ def test_datasets_get() -> None:
 
 
 def test_exit_codes_and_no_tracebacks(no_data: Path) -> None:
-    for words, code, message in (
-        (("datasets", "get", "nope"), 2, "prorec: no data set is called 'nope'"),
+    cases: list[tuple[tuple[str, ...], int, str]] = [
+        (("datasets", "get", "nope"), 2, "'nope'"),
         (("datasets", "get", "yahoo-r1"), 1, "sign up first"),
         (("nonsense",), 2, "No such command"),
         (("demo", "--seed", "-1"), 2, "seed must be a whole number of at least 0; got -1"),
         (("demo", "--report", "nowhere/report.html"), 2, "the folder nowhere does not exist"),
-    ):
+    ]
+    for words, code, message in cases:
         done = run(*words)
         assert done.returncode == code
         assert message in done.stderr
         assert "Traceback" not in done.stderr
-    for words in (("--debug", "datasets", "get", "nope"), ("datasets", "get", "nope", "--debug")):
-        assert "Traceback" in run(*words).stderr
+    for debugged in (("--debug", "datasets", "get", "nope"), ("datasets", "get", "nope", "--debug")):
+        assert "Traceback" in run(*debugged).stderr
     installed = run_anew("datasets", "get", "nope")
     assert (installed.returncode, installed.stderr) == (2, run("datasets", "get", "nope").stderr)
     assert run_anew("--version").stdout == f"prorec {prorec.__version__}\n"

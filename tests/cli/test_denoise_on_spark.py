@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--master", "local[2]"), "--master has no effect without --engine spark"),
         (("--engine", "spark", "--transport", "emd"), "--transport has no effect with --engine spark"),
         (("--engine", "spark", "--items", "items.csv"), "--items has no effect with --engine spark"),
-        (("--engine", "spark", "--noise-method", "tarot"), "--noise-method must be 'plan', 'cross-fit'"),
+        (("--engine", "spark", "--noise-method", "tarot"), "--noise-method must be 'plan' or 'cross-fit'; got 'tarot'"),
         (("--engine", "spark", "--noise-method", "cross-fit", "--fdr", "0"), "fdr must be above 0 and below 1"),
         (("--engine", "spark", "--report", "page.txt"), "page.txt"),
         (("--engine", "spark", "-p", "depth=3"), "ALS has no parameter 'depth'; it has rank"),

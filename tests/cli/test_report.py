@@ -16,6 +16,16 @@ from tests.cli.shell import run
 from tests.report.conftest import data_in
 
 
+def item_names(clicks: prorec.Interactions) -> list[str]:
+    assert clicks.item_names is not None
+    return list(clicks.item_names)
+
+
+def item_categories(clicks: prorec.Interactions) -> list[str]:
+    assert clicks.item_categories is not None
+    return ["|".join(each) for each in clicks.item_categories]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log with times, and a file about its items."""
@@ -29,8 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pacsv.write_csv(pa.table(log), where / "clicks.csv")
     items = {
         "item_id": club.items,
-        "title": club.item_names.tolist(),
-        "genres": ["|".join(each) for each in club.item_categories],
+        "title": item_names(club),
+        "genres": item_categories(club),
     }
     pacsv.write_csv(pa.table(items), where / "films.csv")
     return where
@@ -50,7 +60,7 @@ def test_from_a_csv_to_a_page(folder: Path, tmp_path: Path) -> None:
     assert data["clicks"]["time"] is not None
     assert data["clicks"]["percentile"] is not None
     club = prorec.make_cinema(120, 90, seed=3).interactions
-    names = dict(zip(club.items.tolist(), club.item_names.tolist(), strict=True))
+    names = dict(zip(club.items.tolist(), item_names(club), strict=True))
     assert data["items"]["name"] == [names[int(item)] for item in data["items"]["id"]]
 
 
@@ -74,6 +84,7 @@ def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
     done = run("report", model, "--out", str(out), "--items", str(folder / "films.csv"))
     assert done.returncode == 0, done.stderr
     loaded = prorec.load(model)
+    assert isinstance(loaded, prorec.ProRec)
     weights = data_in(out)["clicks"]["weight"]
     assert np.array_equal(np.frombuffer(base64.b64decode(weights["bytes"]), "<f4"), loaded.weights_.data)
     assert data_in(out)["items"]["name"]
@@ -152,5 +163,5 @@ def test_a_data_set_with_its_items(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     club = prorec.load_dataset("cinema")
     read = pacsv.read_csv(tmp_path / "films.csv")
-    assert read["name"].to_pylist() == club.item_names.tolist()
-    assert read["categories"].to_pylist() == ["|".join(each) for each in club.item_categories]
+    assert read["name"].to_pylist() == item_names(club)
+    assert read["categories"].to_pylist() == item_categories(club)
