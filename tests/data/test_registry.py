@@ -116,7 +116,7 @@ def test_every_entry_says_where_it_comes_from() -> None:
     for name, entry in DATASETS.items():
         assert entry.name == name
         assert entry.homepage.startswith("https://") or not entry.files
-        assert entry.licence
+        assert entry.license
         assert entry.citation
         assert all(remote.digest.split(":")[0] in ("md5", "sha256") for remote in entry.remotes)
 

@@ -64,7 +64,7 @@ def get_dataset(options: GetOptions) -> None:
     entry = DATASETS[options.name]
     details = Table.grid(padding=(0, 2))
     details.add_row("files", str(fetch_files(entry)) if entry.files else "none")
-    details.add_row("licence", entry.licence)
+    details.add_row("licence", entry.license)
     details.add_row("please cite", entry.citation)
     console.print(details)
     if options.out is not None:
