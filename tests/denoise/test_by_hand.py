@@ -110,6 +110,7 @@ def test_what_is_recorded(denoiser: ProRec) -> None:
     before = everywhere + sum(1 - 2 * score for score in scores)
     after = everywhere + sum(x * x - 2 * x * score for x, score in zip(WEIGHTS, scores, strict=True))
     assert fitted.number == 0
+    assert fitted.loss_refitted is not None
     assert fitted.loss_refitted.total == pytest.approx(before, rel=1e-6)
     assert first.loss_before == fitted.loss_refitted
     assert first.loss_relabeled is not None

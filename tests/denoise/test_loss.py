@@ -1,4 +1,4 @@
-"""L(X, U, V) against its definition, pair by pair."""
+"""The loss L(X, U, V) against its definition, pair by pair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("kind", [SVD, NCE, WRMF, EASE, CDAE, VAE])
-def test_by_definition(kind: type[Model]) -> None:
+def test_loss_equals_the_dense_reference(kind: type[Model]) -> None:
     data = clicks()
     model = made(kind).fit(data)
     weights = np.random.default_rng(0).random(len(data)).astype(np.float32)
@@ -46,8 +46,8 @@ def test_by_definition(kind: type[Model]) -> None:
     assert got.total == got.error + got.penalty
 
 
-def test_nce_is_where_its_ridge_regression_ends() -> None:
-    """With U fixed, no other V has a smaller L: the penalty is on V, and the right one."""
+def test_the_items_of_nce_minimize_the_loss() -> None:
+    """With U fixed no other V has a smaller L, so the penalty is the right one, and on V."""
     data = clicks()
     model = made(NCE).fit(data)
     best = ModelLoss(model, data.matrix)(data.matrix.data).total
@@ -58,3 +58,12 @@ def test_nce_is_where_its_ridge_regression_ends() -> None:
             model.arrays_["items"].shape
         ).astype(np.float32)
         assert ModelLoss(other, data.matrix)(data.matrix.data).total > best
+
+
+def test_the_sum_over_all_pairs_is_the_same_on_a_torch_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = clicks()
+    model = made(CDAE).fit(data)
+    on_cpu = ModelLoss(model, data.matrix)(data.matrix.data)
+    monkeypatch.setattr("prorec.denoise.loss.resolve_device", lambda *_: torch.device("cpu"))
+    on_device = ModelLoss(model, data.matrix)(data.matrix.data)
+    assert on_device.error == pytest.approx(on_cpu.error, rel=1e-6)
