@@ -20,6 +20,7 @@ from prorec.denoise.weighting import update_weights, with_weights
 from prorec.interactions import Interactions
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
+from prorec.models.wrap import wrap
 from prorec.transport.gamma import estimate_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
 from prorec.transport.thresholds import Matching, digest_pairs
@@ -35,8 +36,6 @@ class DenoisingRun:
     ----------
     settings : ProRec
         Parameters of the run.
-    model : Model
-        The model to fit. Each fit starts from a copy.
     interactions : Interactions
         The interactions to denoise.
     checkpoint : str, Path or None
@@ -55,14 +54,14 @@ class DenoisingRun:
     def __init__(
         self,
         settings: ProRec,
-        model: Model,
         interactions: Interactions,
         checkpoint: str | Path | None,
         progress: Progress,
         track_loss: bool,
     ) -> None:
         self.settings, self.interactions, self.progress = settings, interactions, progress
-        self.unfitted = model
+        self.unfitted = wrap(settings.model)
+        """The model to fit; each fit takes a copy."""
         self.model: Model | None = None
         """Model of the latest fit."""
         self.weights: NDArray[np.float32] = interactions.matrix.data
@@ -77,14 +76,13 @@ class DenoisingRun:
         """Thresholds and row shares of the latest plan."""
         # Fixed after the first fit: scores shrink with the weights, and a γ that follows them would never settle.
         self.gamma = float(settings.gamma) if parse_gamma(settings.gamma) is None else None
-        self.marginals = (
-            Marginals.uniform(*interactions.matrix.shape)
-            if settings.marginals == "uniform"
-            else Marginals.popularity(interactions.matrix)
-        )
+        if settings.marginals == "uniform":
+            self.marginals = Marginals.uniform(*interactions.matrix.shape)
+        else:
+            self.marginals = Marginals.popularity(interactions.matrix)
         self._track_loss = track_loss
         self._loss: ModelLoss | None = None
-        identity = "" if checkpoint is None else run_identity(settings, model, interactions)
+        identity = "" if checkpoint is None else run_identity(settings, interactions)
         self._checkpoint = Checkpoint(checkpoint, identity)
         self._saved_state = self._checkpoint.load()
 
@@ -203,8 +201,10 @@ class DenoisingRun:
 
     def _save_state(self) -> None:
         record = {"round": self.round.to_dict(), "history": [each.to_dict() for each in self.history]}
-        init_arrays = self.model.arrays_ if self._is_warm and self.model is not None else {}
-        self._checkpoint.save(State(record, pack_state(self.weights, self.matching), init_arrays))
+        arrays = pack_state(self.weights, self.matching)
+        if self._is_warm and self.model is not None:
+            arrays |= {f"model.{name}": array for name, array in self.model.arrays_.items()}
+        self._checkpoint.save(State(record, arrays))
 
     def _resume(self, state: State) -> None:
         try:
@@ -214,9 +214,9 @@ class DenoisingRun:
         except (KeyError, TypeError) as error:
             raise InputError(f"{DAMAGED} ({error!r})") from None
         self.gamma = self.round.gamma
-        if state.init_arrays:
+        if init_arrays := select_arrays("model", state.arrays):
             self.model = replace(self.unfitted)  # type: ignore[type-var]
-            self.model.arrays_, self.model.interactions_ = state.init_arrays, self.interactions
+            self.model.arrays_, self.model.interactions_ = init_arrays, self.interactions
 
 
 def pack_state(weights: NDArray[np.float32], matching: Matching) -> Arrays:
@@ -261,15 +261,31 @@ def restore_state(arrays: Arrays, interactions: Interactions) -> tuple[NDArray[n
     for name, length in {"weights": n, "shares": n, "kappa": n_users, "threshold": n_users}.items():
         array = arrays[name]
         if array.shape != (length,) or array.dtype.kind not in "fi" or not np.isfinite(array).all():
-            raise InputError(
-                f"{name} must be {length} finite numbers; got {array.dtype} of shape {array.shape}. The file is "
-                "damaged: fit again"
-            )
+            got = f"{array.dtype} of shape {array.shape}"
+            raise InputError(f"the file is damaged: {name} must be {length} finite numbers; got {got}. Fit again")
     matrix = interactions.matrix
     matching = Matching(
         arrays["kappa"], arrays["threshold"], arrays["shares"], matrix.indptr.astype(np.int64), digest_pairs(matrix)
     )
     return arrays["weights"], matching
+
+
+def select_arrays(part: str, arrays: Arrays) -> Arrays:
+    """Return the arrays whose names start with the name of a part and a dot, without that prefix.
+
+    Parameters
+    ----------
+    part : str
+        Name of the part, such as "model".
+    arrays : dict of arrays
+        Stored arrays of all parts.
+
+    Returns
+    -------
+    dict of arrays
+    """
+    prefix = f"{part}."
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _sum(weights: NDArray[np.float32]) -> float:

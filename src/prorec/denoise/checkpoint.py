@@ -5,19 +5,17 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from prorec._core.digest import digest
 from prorec._core.errors import InputError
+from prorec._core.estimator import Estimator
 from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec.interactions import Interactions
-from prorec.models.model import Model
 from prorec.models.storage import READ_ERRORS, Arrays, json_default
-from prorec.models.wrap import wrap
 from prorec.transport.thresholds import digest_pairs
 
 if TYPE_CHECKING:
@@ -25,20 +23,17 @@ if TYPE_CHECKING:
 
 _NAME = "round.npz"
 DAMAGED = "this checkpoint is damaged; remove it to start anew"
-# These change nothing that a run computes, or only how fast. The noise method has an identity of its own below.
-_NOT_IDENTITY = ("model", "noise_method", "flag_fraction", "fdr", "memory", "device")
+# These parameters change how fast a run is, or are used after it. A run may continue on another device.
+_NOT_IDENTITY = ("flag_fraction", "fdr", "memory", "device")
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """A round that has new weights and no model yet."""
 
     record: dict[str, Any]
     """The round and the rounds before it, as JSON holds them."""
     arrays: Arrays
-    """Weights and matching of the round, by name."""
-    init_arrays: Arrays
-    """Arrays of the last model if the next fit starts from them; otherwise empty."""
+    """Weights and matching of the round, by name; also the model's arrays, if the next fit starts from them."""
 
 
 class Checkpoint:
@@ -75,9 +70,8 @@ class Checkpoint:
         if self.folder is None:
             return
         record = json.dumps({"identity": self._identity, **state.record}, default=json_default)
-        arrays = state.arrays | {f"init.{name}": array for name, array in state.init_arrays.items()}
         with prefix_errors(self.folder), atomic_write(self.folder / _NAME) as temporary, temporary.open("wb") as file:
-            np.savez(file, record=np.array(record), **arrays)  # type: ignore[arg-type]
+            np.savez(file, record=np.array(record), **state.arrays)  # type: ignore[arg-type]
 
     def load(self) -> State | None:
         """Return the stored state, or None if there is none.
@@ -98,36 +92,32 @@ class Checkpoint:
                 with (self.folder / _NAME).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                     arrays = {name: stored[name] for name in stored.files}
                 record = json.loads(str(arrays.pop("record")))
-                names = [name for name in arrays if name.startswith("init.")]
-                init_arrays = {name.removeprefix("init."): arrays.pop(name) for name in names}
                 if record.pop("identity") != self._identity:
                     raise InputError(
                         "this is a checkpoint of other parameters or other interactions; pass another folder, or "
                         "remove it to start anew"
                     )
-                return State(record, arrays, init_arrays)
+                return State(record, arrays)
             except READ_ERRORS as error:
                 if isinstance(error, InputError) or getattr(error, "errno", None) in (errno.EACCES, errno.EIO):
                     raise
                 raise InputError(f"{DAMAGED} ({error})") from None
 
 
-def run_identity(settings: ProRec, model: Model, interactions: Interactions) -> str:
+def run_identity(settings: ProRec, interactions: Interactions) -> str:
     """Return a text that two runs share only if they compute the same result.
 
     Parameters
     ----------
     settings : ProRec
-        The denoiser's parameters.
-    model : Model
-        The model inside it.
+        The denoiser's parameters, including the models.
     interactions : Interactions
         The interactions to fit.
 
     Returns
     -------
     str
-        Version, parameters, models and digests of the interactions, as JSON.
+        Version, parameters and digests of the interactions, as JSON.
 
     Raises
     ------
@@ -136,35 +126,20 @@ def run_identity(settings: ProRec, model: Model, interactions: Interactions) -> 
     """
     from prorec import __version__
 
-    names = [each.name for each in fields(settings) if each.name not in _NOT_IDENTITY]
-    parameters = {name: repr(getattr(settings, name)) for name in names}
-    noise_method: Any = settings.noise_method
-    if not isinstance(noise_method, str):
-        base_models = [_model_identity(wrap(each)) for each in noise_method.list_base_models()]
-        is_default = noise_method.base_models is None
-        noise_method = [is_default, noise_method.folds, noise_method.transport, noise_method.seed, base_models]
     content = digest_pairs(interactions.matrix), digest(interactions.matrix.data)
-    identity = [__version__, parameters, noise_method, *_model_identity(model), content]
-    return json.dumps(identity, default=json_default)
+    return json.dumps([__version__, _describe(settings), content])
 
 
-def _model_identity(model: Model) -> list[Any]:
-    """Return the class and the parameters of a model; for a third-party model, everything that it holds."""
-    inner = getattr(model, "model", None)
-    if inner is not None:
-        return [type(model).__name__, _describe(inner)]
-    # A run may continue on another device.
-    parameters = {name: value for name, value in model.describe()["parameters"].items() if name != "device"}
-    return [type(model).__name__, parameters]
-
-
-def _describe(value: Any, parents: tuple[int, ...] = ()) -> Any:
+def _describe(value: Any, parents: tuple[Any, ...] = ()) -> Any:
     """Return the content of any object in a form that is equal in another process.
 
-    Objects are taken apart as `copy` does it. `parents` are the ids of the objects around the value, which end cycles.
+    Objects are taken apart as `copy` does it. `parents` are the objects around the value; a cycle ends at them.
     """
     if value is None or isinstance(value, str | bytes | int | float | complex):
         return repr(value)
+    if isinstance(value, Estimator):
+        parameters = value.get_params(deep=False).items()
+        value = {"class": type(value), **{name: each for name, each in parameters if name not in _NOT_IDENTITY}}
     if hasattr(value, "detach"):  # a tensor reduces to its address in memory, an array to its numbers
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
@@ -173,11 +148,11 @@ def _describe(value: Any, parents: tuple[int, ...] = ()) -> Any:
         if "<lambda>" in value.__qualname__ or ("<locals>" in value.__qualname__ and not isinstance(value, type)):
             raise InputError(_no_identity(f"the function {value.__qualname__}"))
         return f"{value.__module__}.{value.__qualname__}"
-    if id(value) in parents or len(parents) > 50:
+    if any(value is each for each in parents) or len(parents) > 50:
         return "…"
-    parents = (*parents, id(value))
+    parents = (*parents, value)
     if isinstance(value, dict):
-        return [[_describe(name, parents), _describe(each, parents)] for name, each in value.items()]
+        value = list(value.items())
     if isinstance(value, list | tuple | Iterator):
         return [_describe(each, parents) for each in value]
     if isinstance(value, set | frozenset):

@@ -16,8 +16,9 @@ from prorec._core.device import resolve_device
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
 from prorec._core.files import as_path
+from prorec._core.parameters import parameters_of
 from prorec._core.progress import Progress, check_progress
-from prorec.denoise.algorithm import DenoisingRun, pack_state, restore_state
+from prorec.denoise.algorithm import DenoisingRun, pack_state, restore_state, select_arrays
 from prorec.denoise.history import Round
 from prorec.denoise.noise_table import annotate_table, explain_user, make_noise_table
 from prorec.denoise.weighting import Weighting, plan_noise_probability, with_weights
@@ -165,7 +166,7 @@ class ProRec(Estimator):
         self.check_parameters(interactions.matrix.shape)
         self._check_interactions(interactions)
         check_progress(progress)
-        run = DenoisingRun(self, wrap(self.model), interactions, checkpoint, progress or (lambda *_: None), track_loss)
+        run = DenoisingRun(self, interactions, checkpoint, progress or (lambda *_: None), track_loss)
         finder = self._make_finder(len(interactions))
         if finder is not None:
             finder.fit(interactions, progress=progress)
@@ -196,11 +197,10 @@ class ProRec(Estimator):
         self.interactions_, self.matching_, self.history_, self.converged_ = interactions, matching, history, converged
         self.weights_ = with_weights(interactions.matrix, weights)
         self._model, self._finder = model, finder
-        self._noise_probability = (
-            plan_noise_probability(matching.row_shares, interactions.n_items)
-            if finder is None
-            else finder.noise_probability_
-        )
+        if finder is None:
+            self._noise_probability = plan_noise_probability(matching.row_shares, interactions.n_items)
+        else:
+            self._noise_probability = finder.noise_probability_
         self._flags: tuple[dict[str, float], NDArray[np.bool_]] | None = None
 
     def check_settings(self) -> None:
@@ -211,10 +211,9 @@ class ProRec(Estimator):
         InputError
             If a parameter is not valid.
         """
-        check_choice("transport", self.transport, ("relaxed", "sinkhorn", "emd"))
-        check_choice("marginals", self.marginals, ("popularity", "uniform"))
-        check_choice("relabel_from", self.relabel_from, ("current", "original"))
-        check_choice("weighting", self.weighting, ("plan", "probability", "both"))
+        for parameter in parameters_of(ProRec):
+            if parameter.choices and not parameter.types:
+                check_choice(parameter.name, getattr(self, parameter.name), parameter.choices)
         check_threshold(self.threshold)
         parse_gamma(self.gamma)
         check_float("beta", self.beta, 0)
@@ -229,8 +228,8 @@ class ProRec(Estimator):
         if isinstance(self.noise_method, NoiseFinder):
             self.noise_method.check_settings()
         elif not isinstance(self.noise_method, str) or self.noise_method not in ("plan", "cross-fit"):
-            got = safe_repr(self.noise_method)
-            raise InputError(f"noise_method must be 'plan', 'cross-fit' or a NoiseFinder; got {got}")
+            given = safe_repr(self.noise_method)
+            raise InputError(f"noise_method must be 'plan', 'cross-fit' or a NoiseFinder; got {given}")
         elif self.noise_method == "plan" and self.weighting != "plan":
             raise InputError(
                 f"weighting={self.weighting!r} requires calibrated noise probabilities; pass noise_method='cross-fit'"
@@ -258,14 +257,9 @@ class ProRec(Estimator):
         if self.transport == "emd":
             check_emd_size(interactions.matrix.shape)
         if not interactions.matrix.data.any():
-            raise InputError(
-                "interactions must have at least one weight above 0; there is no interaction to learn from"
-            )
+            raise InputError("there is no interaction to learn from; at least one weight must be above 0")
         if interactions.activity.max() < 2:
-            raise InputError(
-                "some user must have at least two interactions; here every user has one interaction only, and there "
-                "is nothing to compare it with"
-            )
+            raise InputError("every user has one interaction only; at least one user must have two to compare")
 
     # ── results ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -514,10 +508,10 @@ class ProRec(Estimator):
             converged = bool(settings.pop("converged"))
             weights, matching = restore_state(arrays, interactions)
             weighted = interactions.with_weights(weights)
-            model = restore_model(settings.pop("model"), _arrays_of("model", arrays), weighted)
+            model = restore_model(settings.pop("model"), select_arrays("model", arrays), weighted)
             finder = None
             if "finder" in settings:
-                finder = NoiseFinder.restore(settings.pop("finder"), _arrays_of("noise", arrays), interactions)
+                finder = NoiseFinder.restore(settings.pop("finder"), select_arrays("noise", arrays), interactions)
             if settings.get("noise_method") == "finder":
                 settings["noise_method"] = replace(finder)  # type: ignore[type-var]
             denoiser = cls(replace(model), **settings)  # type: ignore[type-var]
@@ -528,9 +522,3 @@ class ProRec(Estimator):
             raise InputError(f"the denoiser is incomplete or damaged ({error!r}); fit and save it again") from None
         denoiser._set_results(interactions, model, weights, matching, history, converged, finder)
         return denoiser
-
-
-def _arrays_of(part: str, arrays: Arrays) -> Arrays:
-    """Return the arrays of one part of the denoiser, without its prefix."""
-    prefix = f"{part}."
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -77,16 +77,10 @@ def annotate_table(denoiser: ProRec, table: Any, columns: dict[str, ColumnRef]) 
         interactions.user_positions(frame[:, chosen["user"]].to_list()),
         interactions.item_positions(frame[:, chosen["item"]].to_list()),
     )
-    results = {
-        "weight": denoiser.weights_.data,
-        "noise_probability": denoiser.noise_probability_,
-        "flagged": denoiser.flagged_,
-    }
-    for name, values in results.items():
+    results = _result_columns(denoiser, positions)
+    for name, dtype in (("weight", nw.Float32), ("noise_probability", nw.Float32), ("flagged", nw.Boolean)):
         free_name = f"prorec_{name}" if name in frame.columns else name
-        pairs = zip(values[positions].tolist(), positions, strict=True)
-        column = [value if position >= 0 else None for value, position in pairs]
-        dtype = nw.Boolean if name == "flagged" else nw.Float32
+        column = pa.array(results[name], mask=positions < 0).to_pylist()
         frame = frame.with_columns(nw.new_series(free_name, column, dtype, backend=frame.implementation))
     return frame.to_native()
 
