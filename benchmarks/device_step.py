@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,10 @@ from scipy.sparse import csr_array
 
 from prorec import Factors, transport
 from prorec.models import NCE
-from prorec.transport import gpu_backend as on_device
-from prorec.transport import gpu_factors, gpu_thresholds
+from prorec.transport import gpu_backend, gpu_factors, gpu_thresholds
 from prorec.transport.backend import CpuBackend
 from prorec.transport.blocks import DEFAULT_MEMORY, make_blocks
+from prorec.transport.gpu_backend import GpuBackend
 from reproduction.yahoo_shape import make_yahoo_shape
 
 YAHOO = 1_948_882, 46_110, 48_817_561
@@ -107,7 +109,7 @@ def check(device: torch.device) -> None:
         marginals = transport.Marginals.popularity(observed)
         blocks = make_blocks(factors, marginals, gamma, DEFAULT_MEMORY)
         exact = CpuBackend(make_blocks(factors, marginals, gamma, DEFAULT_MEMORY, in_double=True))
-        fused = on_device.GpuBackend(blocks, device)
+        fused = GpuBackend(blocks, device)
         by_user, by_item = exact.log_sums()
         sums = max(np.abs(a - b).max() for a, b in zip(fused.log_sums(), (by_user, by_item), strict=True))
         half = exact.scaled_log_sums(marginals.log_items, marginals.log_users)
@@ -124,7 +126,7 @@ def check(device: torch.device) -> None:
         print(
             f"{n_users} × {n_items}, width {width}, γ {gamma}{', bias' if bias else ''}, {link}: sums {sums:.1e}, "
             f"scaled sums {scaled:.1e}, shares {error:.1e}, κ equal {np.mean(kappa == kappa_):.4f}, "
-            f"thresholds {off:.1e}, {fused.tally}",
+            f"thresholds {off:.1e}",
             flush=True,
         )
         if not (sums < 1e-4 and scaled < 1e-4 and error < 1e-3 and np.mean(kappa == kappa_) > 0.99):
@@ -153,24 +155,22 @@ def measured_ceilings(device: torch.device) -> dict[str, float]:
     return {"16-bit products, per second": flops, "exponentials, per second": exps, "bytes copied, per second": copied}
 
 
-def the_step(
-    factors: Factors, observed: csr_array, device: torch.device
-) -> tuple[on_device.GpuBackend, Callable[[], None]]:
+def the_step(factors: Factors, observed: csr_array, device: torch.device) -> tuple[GpuBackend, Callable[[], None]]:
     """Plan, thresholds and relabelling, from factors to new weights on the device."""
     marginals = transport.Marginals.popularity(observed)
-    passes = on_device.GpuBackend(make_blocks(factors, marginals, GAMMA, DEFAULT_MEMORY), device)
+    backend = GpuBackend(make_blocks(factors, marginals, GAMMA, DEFAULT_MEMORY), device)
     weights = torch.from_numpy(observed.data).to(device)
     activity = torch.from_numpy(np.diff(observed.indptr)).to(device).long()
 
     def step() -> None:
-        by_user, by_item = passes.log_sums()
+        by_user, by_item = backend.log_sums()
         potentials = marginals.log_users - by_user, marginals.log_items - by_item
-        for begin, end, (_, threshold, shares) in passes.match_chunks(*potentials, 0, observed):
+        for begin, end, (_, threshold, shares) in backend.match_chunks(*potentials, 0, observed):
             first, last = int(observed.indptr[begin]), int(observed.indptr[end])
             margin = shares - torch.repeat_interleave(threshold, activity[begin:end], output_size=last - first)
             weights[first:last] = LAM * weights[first:last] + (1 - LAM) * torch.sigmoid(BETA * margin)
 
-    return passes, step
+    return backend, step
 
 
 def step_of(factors: Factors, observed: csr_array, device: torch.device, runs: int = 3) -> tuple[float, int]:
@@ -183,25 +183,48 @@ def step_of(factors: Factors, observed: csr_array, device: torch.device, runs: i
 def measure(factors: Factors, observed: csr_array, device: torch.device, runs: int) -> dict[str, Any]:
     """The step as a whole and in parts."""
     seconds: dict[str, Any] = {}
-    passes, step = the_step(factors, observed, device)
+    backend, step = the_step(factors, observed, device)
     torch.cuda.reset_peak_memory_stats()
     seconds["step"] = median(step, runs)
     seconds["peak device memory, bytes"] = torch.cuda.max_memory_allocated()
-    passes.tally.clear()
-    step()
-    seconds["rows"] = dict(passes.tally)
+    with count_rows() as counts:
+        step()
+    seconds["rows"] = dict(counts)
     seconds["kernels"] = kernel_times(step)
     marginals = transport.Marginals.popularity(observed)
-    seconds["sums"] = median(lambda: passes.log_sums(), runs)
-    by_user, by_item = passes.log_sums()
+    seconds["sums"] = median(lambda: backend.log_sums(), runs)
+    by_user, by_item = backend.log_sums()
     potentials = marginals.log_users - by_user, marginals.log_items - by_item
     seconds["thresholds and shares"] = median(
-        lambda: [None for _ in passes.match_chunks(*potentials, 0, observed)], runs
+        lambda: [None for _ in backend.match_chunks(*potentials, 0, observed)], runs
     )
     seconds["a Sinkhorn iteration"] = median(
-        lambda: passes.scaled_log_sums(marginals.log_items, marginals.log_users), max(1, runs // 2)
+        lambda: backend.scaled_log_sums(marginals.log_items, marginals.log_users), max(1, runs // 2)
     )
     return seconds
+
+
+@contextmanager
+def count_rows() -> Iterator[Counter[str]]:
+    """Count the rows that are searched by the kernels, again if need be, and those that are sorted in the end."""
+    counts: Counter[str] = Counter()
+    search, match_dense = gpu_thresholds.RowSplits._search, GpuBackend._match_dense
+
+    def counting_search(self: Any, rows: torch.Tensor, *arguments: Any) -> Any:
+        counts["searched"] += len(rows)
+        return search(self, rows, *arguments)
+
+    def counting_match(self: Any, users: Any, *arguments: Any) -> Any:
+        counts["sorted"] += len(users)
+        return match_dense(self, users, *arguments)
+
+    gpu_thresholds.RowSplits._search = counting_search  # type: ignore[method-assign, assignment]
+    GpuBackend._match_dense = counting_match  # type: ignore[method-assign, assignment]
+    try:
+        yield counts
+    finally:
+        gpu_thresholds.RowSplits._search = search  # type: ignore[method-assign]
+        GpuBackend._match_dense = match_dense  # type: ignore[method-assign]
 
 
 def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
@@ -210,10 +233,10 @@ def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
     factors = Factors(factors.users[:n_users], factors.items)
     observed = csr_array(observed[:n_users])
     marginals = transport.Marginals.popularity(observed)
-    passes = on_device.GpuBackend(make_blocks(factors, marginals, GAMMA, DEFAULT_MEMORY), device)
-    by_user, by_item = passes.log_sums()
+    backend = GpuBackend(make_blocks(factors, marginals, GAMMA, DEFAULT_MEMORY), device)
+    by_user, by_item = backend.log_sums()
     potentials = marginals.log_users - by_user, marginals.log_items - by_item
-    usual = gpu_factors.tiles_for
+    usual = gpu_factors.choose_tiles
 
     def trial(kernel: str, label: str, work: Callable[[], Any]) -> None:
         try:
@@ -225,16 +248,18 @@ def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
 
     for users, items, warps, stages in SUMS_TILES:
         tiles = gpu_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
-        on_device.tiles_for = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
-        trial("sums", f"sums {tiles}", passes.log_sums)
+        gpu_backend.choose_tiles = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
+        trial("compute_sums", f"compute_sums {tiles}", backend.log_sums)
     for users, items, warps, stages in SURVEY_TILES:
         tiles = gpu_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
-        gpu_thresholds.tiles_for = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
-        trial("survey", f"survey {tiles}", lambda: list(passes.match_chunks(*potentials, 0, observed)))
-    on_device.tiles_for = gpu_thresholds.tiles_for = usual  # type: ignore[attr-defined]
+        gpu_thresholds.choose_tiles = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
+        trial("survey_rows", f"survey_rows {tiles}", lambda: list(backend.match_chunks(*potentials, 0, observed)))
+    gpu_backend.choose_tiles = gpu_thresholds.choose_tiles = usual  # type: ignore[attr-defined]
     for step, warps in ((64, 4), (32, 4), (128, 4), (64, 2), (64, 8), (32, 2), (128, 8), (16, 1)):
         gpu_thresholds._STEP, gpu_thresholds._WARPS = step, warps
-        trial("settle", f"settle {step} {warps}", lambda: list(passes.match_chunks(*potentials, 0, observed)))
+        trial(
+            "split_window", f"split_window {step} {warps}", lambda: list(backend.match_chunks(*potentials, 0, observed))
+        )
     gpu_thresholds._STEP, gpu_thresholds._WARPS = 32, 4
 
 
@@ -260,7 +285,7 @@ def rows(
         yield name, times[name], ""
     for name, seconds in times["kernels"].items():
         detail = ""
-        if name in ("sums", "survey"):
+        if name in ("compute_sums", "survey_rows"):
             share = products / ceilings["16-bit products, per second"] / seconds
             of_exps = exps / ceilings["exponentials, per second"] / seconds
             detail = f"{share:.0%} of the product rate, {of_exps:.0%} of the exp rate, were it one pass"

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,10 +116,10 @@ def bare(factors: Factors) -> None:
     items = np.ascontiguousarray(factors.items.T)
 
     def work(first: int) -> None:
-        room = np.empty((rows, n_items), dtype=np.float32)
+        buffer = np.empty((rows, n_items), dtype=np.float32)
         for begin in starts[first::N_CORES]:
             users = factors.users[begin : begin + rows]
-            block = room[: len(users)]
+            block = buffer[: len(users)]
             np.matmul(users, items, out=block)
             np.exp(block, out=block)
 
@@ -129,21 +130,20 @@ def bare(factors: Factors) -> None:
 def denoised_by_sorting(factors: Factors, marginals: transport.Marginals, observed: csr_array) -> csr_array:
     """The same step with the same first pass and the same blocks, but for the thresholds: sort, cumulate, compare."""
     plan = transport.relaxed(factors, marginals, GAMMA)
-    matching = transport.Matching.empty(observed)
-
+    kappa, threshold = np.empty(observed.shape[0], dtype=np.int64), np.empty(observed.shape[0], dtype=np.float32)
+    shares = np.empty(observed.nnz, dtype=np.float32)
     entries = np.split(np.arange(observed.nnz), observed.indptr[1:-1])
 
-    def work(rows: NDArray[np.intp], room: NDArray[np.float32]) -> tuple[NDArray[np.float64], ...]:
+    def step(rows: NDArray[np.intp], buffer: NDArray[np.float32]) -> tuple[NDArray[Any], ...]:
         potentials = plan.user_potential[rows], plan.item_potential
-        _, _, shares = match_block(plan.blocks.scores, rows, room, *potentials, 1, observed[rows])
-        values = room[: len(rows)]  # where single precision has left the plan's rows
-        kappa, threshold = zip(*map(split_by_sorting, values), strict=True)
-        return np.array(kappa), np.array(threshold), shares  # type: ignore[return-value]
+        _, _, block_shares = match_block(plan.blocks.scores, rows, buffer, *potentials, 1, observed[rows])
+        values = buffer[: len(rows)]  # single precision leaves the plan's rows here
+        splits = list(map(split_by_sorting, values))
+        return np.array([split[0] for split in splits]), np.array([split[1] for split in splits]), block_shares
 
-    for rows, (kappa, threshold, shares) in plan.blocks.map(work):
-        matching.kappa[rows], matching.threshold[rows] = kappa, threshold
-        matching.row_shares[np.concatenate([entries[row] for row in rows])] = shares
-    return transport.relabel(observed, matching, BETA, LAM)
+    for rows, result in plan.blocks.map(step):
+        kappa[rows], threshold[rows], shares[np.concatenate([entries[row] for row in rows])] = result
+    return transport.relabel(observed, transport.Matching.from_arrays(observed, kappa, threshold, shares), BETA, LAM)
 
 
 def split_by_sorting(row: NDArray[np.float32]) -> tuple[int, float]:

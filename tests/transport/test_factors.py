@@ -1,25 +1,29 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from prorec import Factors, InputError
 
+WHOLE_NUMBERS: Any = ([[1, 2]], [[3, 4]])
+
 
 def test_precision_is_kept() -> None:
     assert Factors(np.ones((2, 3)), np.ones((4, 3), dtype=np.float32)).users.dtype == np.float64
-    assert Factors([[1, 2]], [[3, 4]]).users.dtype == np.float32
+    assert Factors(*WHOLE_NUMBERS).users.dtype == np.float32
     assert Factors(np.ones((2, 3)), np.ones((4, 3))).shape == (2, 4)
 
 
 def test_repr() -> None:
-    assert repr(Factors([[1]], [[1], [2]], [0, 1], "sigmoid")) == (
+    assert repr(Factors(np.ones((1, 1)), np.ones((2, 1)), np.ones(2), "sigmoid")) == (
         "Factors(1 users × 2 items, width 1, with item bias, sigmoid link)"
     )
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("changes", "message"),
     [
         ({"users": [[1.0, np.nan]]}, r"users must be finite; users\[0, 1\] is nan"),
         ({"items": [[1.0, np.inf]]}, r"items must be finite; items\[0, 1\] is inf"),
@@ -32,6 +36,7 @@ def test_repr() -> None:
         ({"users": np.empty((0, 2))}, "users must have at least one row"),
     ],
 )
-def test_bad_factors(how: dict, message: str) -> None:
+def test_bad_factors(changes: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"users": [[1.0, 2.0]], "items": [[1.0, 2.0], [3.0, 4.0]], **changes}
     with pytest.raises(InputError, match=message):
-        Factors(**{"users": [[1.0, 2.0]], "items": [[1.0, 2.0], [3.0, 4.0]], **how})
+        Factors(**arguments)

@@ -1,9 +1,12 @@
-"""γ goes with the scores."""
+"""The automatic γ grows with the scores."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec import Factors, InputError, ProRec
@@ -12,12 +15,12 @@ from prorec.transport.gamma import estimate_gamma
 from tests.models.test_all import clicks
 
 
-def scores_and_clicks(n_users: int = 40, n_items: int = 30) -> tuple[np.ndarray, csr_array]:
+def scores_and_clicks(n_users: int = 40, n_items: int = 30) -> tuple[NDArray[Any], csr_array]:
     rng = np.random.default_rng(0)
     return rng.standard_normal((n_users, n_items)), csr_array((rng.random((n_users, n_items)) < 0.2).astype(np.float32))
 
 
-def by_definition(scores: np.ndarray) -> float:
+def by_definition(scores: NDArray[Any]) -> float:
     return 0.2 * float(np.sqrt(np.mean((scores.max(axis=1) - scores.mean(axis=1)) ** 2)))
 
 
@@ -50,7 +53,7 @@ def test_a_multiple_of_it() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "-1 auto", "0 auto", "auto 2", "1e3 auto", "inf auto", "nan auto", 0, None])
-def test_what_is_no_gamma(wrong: object) -> None:
+def test_bad_gamma(wrong: object) -> None:
     with pytest.raises(InputError, match="gamma must be"):
         ProRec(NCE(), gamma=wrong).check_settings()  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Items in blocks give what all items at once give."""
+"""Item factors in blocks give the scores of item factors in one array."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from prorec.transport.item_blocks import BlockedFactors
 from prorec.transport.scores import ScaledFactors
 
 
-def test_a_factor_that_no_item_has_does_not_matter() -> None:
+def test_a_factor_that_is_zero_for_all_items_does_not_matter() -> None:
     users, blocks = np.array([[3e38, 1]], dtype=np.float32), [np.array([[0, value]], np.float32) for value in (1, 0.5)]
     scores = BlockedFactors(users, blocks, 0.1)
-    found = scores.compute_single(np.arange(1), np.empty((1, 2), dtype=np.float32))
-    assert found is not None
-    np.testing.assert_allclose(found, [[10, 5]], rtol=1e-6)
+    block = scores.compute_single(np.arange(1), np.empty((1, 2), dtype=np.float32))
+    assert block is not None
+    np.testing.assert_allclose(block, [[10, 5]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("most", [40, 0], ids=["items as they are", "items scaled"])
+@pytest.mark.parametrize("max_exponent", [40, 0], ids=["items as they are", "items scaled"])
 @pytest.mark.parametrize("size", [1.0, 30.0], ids=["single precision", "some in double"])
-def test_the_same_as_at_once(size: float, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prorec.transport.item_blocks._EXPONENT", most)
+def test_equals_one_block_of_items(size: float, max_exponent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prorec.transport.item_blocks._MAX_EXPONENT", max_exponent)
     rng = np.random.default_rng(0)
     users, items = rng.normal(size=(50, 6)).astype(np.float32) * size, rng.normal(size=(40, 6)).astype(np.float32)
     items[:15] *= 1e-3  # blocks of very different sizes

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, hstack
@@ -23,12 +25,12 @@ def test_uniform() -> None:
 
 
 def test_nearly_one_is_made_one() -> None:
-    marginals = Marginals(items=[0.5, 0.5 + 5e-7], users=[1.0])
+    marginals = Marginals(items=np.array([0.5, 0.5 + 5e-7]), users=np.ones(1))
     assert marginals.items.sum() == pytest.approx(1, abs=1e-15)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("values", "message"),
     [
         ([0.5, 0.4], "items must sum to 1; the sum is 0.9"),
         ([0.5, 0.5 + 2e-6], "items must sum to 1"),
@@ -39,11 +41,12 @@ def test_nearly_one_is_made_one() -> None:
         (["a"], "items must be an array of numbers"),
     ],
 )
-def test_bad_marginals(given: list, message: str) -> None:
+def test_bad_marginals(values: Any, message: str) -> None:
+    one = np.ones(1)
     with pytest.raises(InputError, match=message):
-        Marginals(items=given, users=[1.0])
+        Marginals(items=values, users=one)
     with pytest.raises(InputError, match=message.replace("items", "users")):
-        Marginals(items=[1.0], users=given)
+        Marginals(items=one, users=values)
 
 
 def test_long_columns_of_single_precision() -> None:

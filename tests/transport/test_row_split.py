@@ -1,25 +1,27 @@
-"""The split without sorting, against brute force in exact fractions."""
+"""The split without sorting agrees with brute force in exact fractions."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
 from prorec import InputError
 from prorec.transport import find_row_thresholds
-from prorec.transport.kernels.row_split import BUCKETS, kth_largest
+from prorec.transport.kernels.row_split import BUCKETS, find_kth_largest
 
 POSITIVE = st.floats(0, 2.0**127, width=32)
 SMALL_WHOLE = st.integers(0, 4).map(float)
 
 
-def brute_force(row: np.ndarray) -> tuple[int, float, list[Fraction]]:
-    """κ by trying every split, in fractions: nothing is rounded, so ties are ties."""
+def brute_force(row: NDArray[Any]) -> tuple[int, float, list[Fraction]]:
+    """Find κ by trying every split in exact fractions, so that ties are ties."""
     values = sorted((Fraction(float(value)) for value in row), reverse=True)
     n, total, upper = len(values), sum(values), Fraction(0)
     gains = []
@@ -31,8 +33,8 @@ def brute_force(row: np.ndarray) -> tuple[int, float, list[Fraction]]:
     return kappa, float(values[kappa - 1]), gains
 
 
-def by_sorting(row: np.ndarray) -> tuple[int, float]:
-    """κ by a full sort and cumulated sums, in double precision."""
+def split_by_sorting(row: NDArray[Any]) -> tuple[int, float]:
+    """Find κ by a full sort and cumulated sums, in double precision."""
     values = np.sort(row)[::-1]
     n = len(values)
     kappa = np.arange(1, n)
@@ -41,7 +43,7 @@ def by_sorting(row: np.ndarray) -> tuple[int, float]:
     return best + 1, float(values[best])
 
 
-def check(row: np.ndarray) -> None:
+def check(row: NDArray[Any]) -> None:
     kappa, threshold = (answer[0] for answer in find_row_thresholds(row[None]))
     wanted, value, gains = brute_force(row)
     if kappa != wanted:  # only where rounding in double precision cannot tell the two apart
@@ -54,13 +56,13 @@ def check(row: np.ndarray) -> None:
 
 @settings(max_examples=1000)
 @given(hnp.arrays(np.float32, st.integers(1, 40), elements=POSITIVE))
-def test_equals_brute_force(row: np.ndarray) -> None:
+def test_equals_brute_force(row: NDArray[Any]) -> None:
     check(row)
 
 
 @settings(max_examples=1000)
 @given(hnp.arrays(np.float32, st.integers(1, 30), elements=SMALL_WHOLE))
-def test_equals_brute_force_on_ties(row: np.ndarray) -> None:
+def test_equals_brute_force_on_ties(row: NDArray[Any]) -> None:
     kappa, threshold = find_row_thresholds(row[None])
     wanted, value, _ = brute_force(row)
     assert (kappa[0], threshold[0]) == (wanted, value)
@@ -74,7 +76,7 @@ def test_equals_brute_force_on_shapes(size: int, seed: int, shape: str) -> None:
     row = {
         "flat": 1 + 1e-6 * rng.standard_normal(n),
         "heavy": np.exp(5 * rng.standard_normal(n)),
-        "one-hot": np.eye(1, n, rng.integers(n))[0],
+        "one-hot": np.eye(1, n, int(rng.integers(n)))[0],
         "bimodal": rng.choice([1.0, 100.0], n) + rng.random(n),
         "equal": np.full(n, rng.random()),
     }[shape]
@@ -89,7 +91,7 @@ def test_equals_a_full_sort_on_long_rows(n: int, spread: float) -> None:
     rows[10:] = np.maximum(rows[10:], np.float32(1))  # half of each row is one tie
     rows[15:, : n // 3] *= np.float32(50)
     kappa, threshold = find_row_thresholds(rows)
-    wanted = [by_sorting(row) for row in rows] if spread else [(1, 1.0)] * 15 + [(n // 3, 50.0)] * 5
+    wanted = [split_by_sorting(row) for row in rows] if spread else [(1, 1.0)] * 15 + [(n // 3, 50.0)] * 5
     assert list(zip(kappa.tolist(), threshold.tolist(), strict=True)) == wanted
 
 
@@ -128,20 +130,20 @@ def test_a_mean_that_single_precision_rounds() -> None:
     row[80_000:160_000] -= 10 * step
     row[-1] += 2 * step
     kappa, threshold = find_row_thresholds(row[None])
-    assert (int(kappa[0]), float(threshold[0])) == by_sorting(row)
+    assert (int(kappa[0]), float(threshold[0])) == split_by_sorting(row)
 
 
 @settings(max_examples=300)
 @given(hnp.arrays(np.float32, st.integers(1, 300), elements=POSITIVE | SMALL_WHOLE), st.data())
-def test_kth_largest(row: np.ndarray, data: st.DataObject) -> None:
+def test_kth_largest(row: NDArray[Any], data: st.DataObject) -> None:
     k = data.draw(st.integers(1, len(row)))
     row = row + np.float32(0)
-    assert kth_largest(row, k, np.empty(len(row), dtype=np.int32)) == np.sort(row)[len(row) - k]
+    assert find_kth_largest(row, k, np.empty(len(row), dtype=np.int32)) == np.sort(row)[len(row) - k]
 
 
 @settings(max_examples=200)
 @given(hnp.arrays(np.float32, st.integers(2, 50), elements=st.floats(0, 2.0**20, width=32)), st.integers(-20, 20))
-def test_scaling_a_row_changes_nothing(row: np.ndarray, power: int) -> None:
+def test_scaling_a_row_changes_nothing(row: NDArray[Any], power: int) -> None:
     row[row < 1e-3] = 0  # so that nothing is lost to underflow
     kappa, threshold = find_row_thresholds(row[None])
     scaled, scaled_threshold = find_row_thresholds((row * np.float32(2.0**power))[None])
@@ -159,7 +161,7 @@ def test_scaling_a_row_changes_nothing(row: np.ndarray, power: int) -> None:
         ([["a"]], "array of numbers"),
     ],
 )
-def test_bad_rows(rows: list, message: str) -> None:
+def test_bad_rows(rows: list[Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         find_row_thresholds(rows)
 

@@ -1,6 +1,8 @@
-"""Optimal transport between users and items, streamed: plans, thresholds and relabelling.
+"""Optimal transport between users and items: plans, thresholds and relabelling.
 
-Knows nothing of recommenders: scores and two marginals in, plan values and thresholds out.
+The solvers `relaxed`, `sinkhorn` and `emd` take scores and two marginals and return a `Plan`. A plan computes its
+values in blocks of users, within a memory budget. `Plan.match` finds each user's threshold, and `relabel` turns the
+result into new weights. The package knows nothing of recommenders.
 """
 
 from prorec.transport.blocks import DEFAULT_MEMORY

@@ -1,10 +1,10 @@
-"""Passes over all pairs of users and items, whatever they run on: what solvers and plans are made of."""
+"""Backends: passes over all pairs of users and items, on the CPU or on a GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,38 +12,62 @@ from scipy.sparse import csr_array
 
 from prorec._core.checks import check_choice
 from prorec._core.device import explain_out_of_memory, resolve_device
-from prorec.transport.block_step import Room, match_block, scale_block, sum_block
+from prorec.transport.block_step import Buffer, match_block, scale_block, sum_block
 from prorec.transport.blocks import BlockProgress, Blocks, make_blocks
 from prorec.transport.factors import Factors
-from prorec.transport.kernels import cpu
+from prorec.transport.kernels.cpu import MatchArrays, empty_match_arrays
 from prorec.transport.marginals import Marginals, Vector
 from prorec.transport.scores import Rows, ScaledFactors, ScoreFunction
 
-if TYPE_CHECKING:
-    from prorec.transport.gpu_backend import Precision
-
-Matched = cpu.Matched
-"""κ and the threshold's share of each user, and the share of each observed pair."""
+Precision = Literal["high", "double"]
+"""`"high"` has the error of single precision, `"double"` that of double precision."""
 
 
 class Backend(Protocol):
-    """Scores over γ, and what can be had in one pass over them."""
+    """Passes over the scores over γ."""
 
     blocks: Blocks
-    """The scores in blocks of users, on the CPU: for those who want rows of them."""
+    """The scores in blocks of users, on the CPU."""
     n_steps: int
-    """How often a pass reports its progress."""
+    """Number of reports of progress in a pass."""
 
     def log_sums(self, progress: BlockProgress | None = None) -> tuple[Vector, Vector]:
-        """R_i = log Σ_j e^(S_ij/γ) for each user, and C_j = log Σ_i e^(S_ij/γ) for each item."""
+        """Compute the log-sums that Eq. 7 divides by.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called after each block.
+
+        Returns
+        -------
+        by_user : array of float
+            R_i = log Σ_j e^(S_ij/γ) of each user.
+        by_item : array of float
+            C_j = log Σ_i e^(S_ij/γ) of each item.
+        """
         ...
 
     def scaled_log_sums(
         self, item_potential: Vector, user_log_mass: Vector, progress: BlockProgress | None = None
     ) -> tuple[Vector, Vector]:
-        """Sums for both halves of a Sinkhorn iteration.
+        """Compute the log-sums of one Sinkhorn iteration (Eq. 4).
 
-        log Σ_j e^(S_ij/γ + g_j) for each user; with f_i = log q_i less that, log Σ_i e^(S_ij/γ + f_i) for each item.
+        Parameters
+        ----------
+        item_potential : array of float
+            g of each item.
+        user_log_mass : array of float
+            log q of each user.
+        progress : callable, optional
+            Called after each block.
+
+        Returns
+        -------
+        by_user : array of float
+            log Σ_j e^(S_ij/γ + g_j) of each user; f_i is log q_i minus that.
+        by_item : array of float
+            log Σ_i e^(S_ij/γ + f_i) of each item.
         """
         ...
 
@@ -54,8 +78,29 @@ class Backend(Protocol):
         k: int,
         observed: csr_array,
         progress: BlockProgress | None = None,
-    ) -> Matched:
-        """κ and the threshold's share of each user, and the shares of the observed pairs, in their order."""
+    ) -> MatchArrays:
+        """Find thresholds and row shares in a plan e^(S_ij/γ + max(A_j, B_i)) (Eq. 20).
+
+        Parameters
+        ----------
+        user_potential, item_potential : array of float
+            B of each user and A of each item.
+        k : int
+            κ: the threshold is the κ-th largest value of a row. 0 asks for the least-squares split.
+        observed : csr_array, users × items
+            The observed pairs.
+        progress : callable, optional
+            Called after each block.
+
+        Returns
+        -------
+        kappa : array of int
+            κ of each user.
+        threshold : array of float
+            Row share at the threshold of each user.
+        shares : array of float
+            Row share of each observed pair.
+        """
         ...
 
 
@@ -69,50 +114,80 @@ def make_backend(
     *,
     in_double: bool = False,
 ) -> Backend:
-    """Scores over γ on a device, or in blocks on the CPU; every argument checked.
+    """Check all arguments and choose a backend.
 
-    A function's scores come to the CPU, and stay there.
+    Parameters
+    ----------
+    scores : Factors or callable
+        Factors, or a function from row numbers to a block of scores. Those of a function always stay on the CPU.
+    marginals : Marginals
+        The marginals.
+    gamma : float
+        γ, above 0.
+    memory : float
+        Maximum number of bytes of blocks in memory at once, on the CPU.
+    device : str, default "cpu"
+        `"auto"`, `"cpu"` or `"cuda"`.
+    precision : {"high", "double"}, default "high"
+        Precision of the user.
+    in_double : bool, default False
+        Use double precision, whatever `precision` is.
+
+    Returns
+    -------
+    Backend
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, or the items do not fit on the GPU.
     """
-    check_choice("precision", precision, ("high", "fast", "double"))
+    check_choice("precision", precision, ("high", "double"))
     in_double = in_double or precision == "double"
     blocks = make_blocks(scores, marginals, gamma, memory, in_double=in_double)
     n_users, n_items = marginals.shape
-    where = resolve_device(device, float(n_users) * n_items)
-    if where is None or not isinstance(blocks.scores, ScaledFactors):
+    torch_device = resolve_device(device, float(n_users) * n_items)
+    if torch_device is None or not isinstance(blocks.scores, ScaledFactors):
         return CpuBackend(blocks)
     from prorec.transport.gpu_backend import GpuBackend
 
-    with explain_out_of_memory(where, "what the items are multiplied by"):
-        return GpuBackend(blocks, where, "double" if in_double else precision)
+    with explain_out_of_memory(torch_device, "the items' factors"):
+        return GpuBackend(blocks, torch_device, in_double=in_double)
 
 
 class CpuBackend:
-    """Passes on all cores, in blocks."""
+    """Passes on all cores of the CPU, in blocks. See `Backend`.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Scores over γ in blocks of users.
+    """
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
         self.n_steps = len(blocks.rows)
 
     def log_sums(self, progress: BlockProgress | None = None) -> tuple[Vector, Vector]:
-        """Sums by user and by item, see `Backend`."""
-        return self._both_sums(partial(sum_block, self.blocks.scores), progress)
+        """Compute log-sums by user and by item, see `Backend.log_sums`."""
+        return self._join_sums(partial(sum_block, self.blocks.scores), progress)
 
     def scaled_log_sums(
         self, item_potential: Vector, user_log_mass: Vector, progress: BlockProgress | None = None
     ) -> tuple[Vector, Vector]:
-        """Sums for both halves of a Sinkhorn iteration, see `Backend`."""
+        """Compute the log-sums of a Sinkhorn iteration, see `Backend.scaled_log_sums`."""
 
-        def work(rows: Rows, room: Room) -> tuple[Vector, Vector]:
-            return scale_block(self.blocks.scores, rows, room, item_potential, user_log_mass[rows])
+        def step(rows: Rows, buffer: Buffer) -> tuple[Vector, Vector]:
+            return scale_block(self.blocks.scores, rows, buffer, item_potential, user_log_mass[rows])
 
-        return self._both_sums(work, progress)
+        return self._join_sums(step, progress)
 
-    def _both_sums(
-        self, work: Callable[[Rows, Room], tuple[Vector, Vector]], progress: BlockProgress | None
+    def _join_sums(
+        self, step: Callable[[Rows, Buffer], tuple[Vector, Vector]], progress: BlockProgress | None
     ) -> tuple[Vector, Vector]:
         n_users, n_items = self.blocks.scores.shape
         by_user, by_item = np.empty(n_users), np.full(n_items, -np.inf)
-        for rows, (row_sums, column_sums) in self.blocks.map(work, progress):
+        for rows, (row_sums, column_sums) in self.blocks.map(step, progress):
             by_user[rows] = row_sums
             np.logaddexp(by_item, column_sums, out=by_item)
         return by_user, by_item
@@ -124,23 +199,38 @@ class CpuBackend:
         k: int,
         observed: csr_array,
         progress: BlockProgress | None = None,
-    ) -> Matched:
-        """Thresholds and shares, see `Backend`."""
+    ) -> MatchArrays:
+        """Find thresholds and row shares, see `Backend.match`."""
 
-        def work(rows: Rows, room: Room) -> Matched:
-            return match_block(self.blocks.scores, rows, room, user_potential[rows], item_potential, k, observed[rows])
+        def step(rows: Rows, buffer: Buffer) -> MatchArrays:
+            potential = user_potential[rows]
+            return match_block(self.blocks.scores, rows, buffer, potential, item_potential, k, observed[rows])
 
-        n_users = self.blocks.scores.shape[0]
-        kappa, threshold = np.empty(n_users, dtype=np.int64), np.empty(n_users, dtype=np.float32)
-        shares = np.empty(observed.nnz, dtype=np.float32)
-        for rows, (of_rows, value, of_pairs) in self.blocks.map(work, progress):
-            kappa[rows], threshold[rows] = of_rows, value
-            shares[entry_positions(observed.indptr, rows)] = of_pairs
+        kappa, threshold, shares = empty_match_arrays(self.blocks.scores.shape[0], observed.nnz)
+        for rows, result in self.blocks.map(step, progress):
+            kappa[rows], threshold[rows], shares[entry_positions(observed.indptr, rows)] = result
         return kappa, threshold, shares
 
 
 def entry_positions(indptr: NDArray[Any], rows: Rows) -> NDArray[np.intp]:
-    """Where the entries of some rows of a sparse matrix lie, row after row."""
+    """Return the positions of the entries of some rows of a sparse matrix, row by row.
+
+    Parameters
+    ----------
+    indptr : array of int
+        Positions at which the rows of the matrix begin and end.
+    rows : array of int
+        Row numbers.
+
+    Returns
+    -------
+    array of int
+
+    Examples
+    --------
+    >>> entry_positions(np.array([0, 2, 2, 5]), np.array([2, 0]))
+    array([2, 3, 4, 0, 1])
+    """
     counts = indptr[rows + 1] - indptr[rows]
     ends = np.cumsum(counts)
     return np.repeat(indptr[rows] - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)

@@ -1,7 +1,8 @@
-"""The block step: pure functions of scores and some users, whoever drives them.
+"""The block step: pure functions from a block of users to sums, thresholds and row shares.
 
-One machine loops over blocks of users (`blocks.py`); another driver may map over partitions. Each function takes the
-block in single precision where that is good enough, and otherwise in double, in parts, to keep within its memory.
+`Blocks.map` runs them on one machine; Spark runs them on partitions of users. Each function takes the block in single
+precision if that is accurate enough. Otherwise it takes the block in double precision, part by part, to keep within the
+memory of a block in single precision.
 """
 
 from __future__ import annotations
@@ -14,75 +15,132 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec.transport.kernels import cpu
+from prorec.transport.kernels.cpu import MatchArrays
+from prorec.transport.marginals import Vector
 from prorec.transport.scores import PARTS, Rows, ScaledScores, split_into_parts
 
-Room = NDArray[np.float32]
-"""Where a block in single precision goes: at least as many rows as there are users, one column for each item."""
-Vector = NDArray[np.float64]
+Buffer = NDArray[np.float32]
+"""Memory for a block in single precision: at least as many rows as there are users, one column for each item."""
 Result = TypeVar("Result", bound=tuple[NDArray[Any], ...])
 
 
-def sum_block(scores: ScaledScores, rows: Rows, room: Room) -> tuple[Vector, Vector]:
-    """R_i = log Σ_j e^(S_ij/γ) for these users, and C_j = log Σ_i e^(S_ij/γ) over them: what Eq. 7 divides by."""
-    return _worked(scores, rows, room, lambda part, block: cpu.log_sums(block), _joined_sums)
+def sum_block(scores: ScaledScores, rows: Rows, buffer: Buffer) -> tuple[Vector, Vector]:
+    """Compute the log-sums that Eq. 7 divides by.
+
+    Parameters
+    ----------
+    scores : ScaledScores
+        Scores over γ.
+    rows : array of int
+        Row numbers of the users in the block.
+    buffer : array of float32
+        Memory for the block.
+
+    Returns
+    -------
+    by_user : array of float
+        R_i = log Σ_j e^(S_ij/γ) of each user of the block.
+    by_item : array of float
+        C_j = log Σ_i e^(S_ij/γ) of each item, over the users of the block.
+    """
+    return _run_step(scores, rows, buffer, lambda part, block: cpu.log_sums(block), _join_sums)
 
 
 def scale_block(
-    scores: ScaledScores, rows: Rows, room: Room, item_potential: Vector, user_log_mass: Vector
+    scores: ScaledScores, rows: Rows, buffer: Buffer, item_potential: Vector, user_log_mass: Vector
 ) -> tuple[Vector, Vector]:
-    """Half a Sinkhorn iteration, and the sums for the other half (Eq. 4).
+    """Compute the log-sums of one Sinkhorn iteration (Eq. 4).
 
-    log Σ_j e^(S_ij/γ + g_j) for these users, which gives f_i = log q_i less that; then log Σ_i e^(S_ij/γ + f_i) over
-    them.
+    Parameters
+    ----------
+    scores : ScaledScores
+        Scores over γ.
+    rows : array of int
+        Row numbers of the users in the block.
+    buffer : array of float32
+        Memory for the block.
+    item_potential : array of float
+        g of all items.
+    user_log_mass : array of float
+        log q of the users of the block.
+
+    Returns
+    -------
+    by_user : array of float
+        log Σ_j e^(S_ij/γ + g_j) of each user of the block; f_i is log q_i minus that.
+    by_item : array of float
+        log Σ_i e^(S_ij/γ + f_i) of each item, over the users of the block.
     """
-    return _worked(
-        scores,
-        rows,
-        room,
-        lambda part, block: cpu.scaled_log_sums(block, item_potential, user_log_mass[part]),
-        _joined_sums,
-    )
+
+    def step(part: Rows, block: cpu.Block) -> tuple[Vector, Vector] | None:
+        return cpu.scaled_log_sums(block, item_potential, user_log_mass[part])
+
+    return _run_step(scores, rows, buffer, step, _join_sums)
 
 
 def match_block(
     scores: ScaledScores,
     rows: Rows,
-    room: Room,
+    buffer: Buffer,
     user_potential: Vector,
     item_potential: Vector,
     k: int,
     observed: csr_array,
-) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
-    """κ and the threshold's share for these users, and the shares of their observed pairs (Eq. 20).
+) -> MatchArrays:
+    """Find thresholds and row shares in a plan e^(S_ij/γ + max(A_j, B_i)) (Eq. 20).
 
-    In a plan e^(S_ij/γ + max(A_j, B_i)), each of whose rows may be scaled by anything: a share is a value over its
-    row's sum. `k` asks for the k-th largest value of each row as its threshold; 0, for the least-squares split.
-    Potentials and observed pairs are those of these users, in their order.
+    A row share is a value divided by the sum of its row, so each row of the plan may have any scale.
+
+    Parameters
+    ----------
+    scores : ScaledScores
+        Scores over γ.
+    rows : array of int
+        Row numbers of the users in the block.
+    buffer : array of float32
+        Memory for the block.
+    user_potential : array of float
+        B of the users of the block.
+    item_potential : array of float
+        A of all items.
+    k : int
+        κ: the threshold is the κ-th largest value of a row. 0 asks for the least-squares split.
+    observed : csr_array, users of the block × items
+        The observed pairs.
+
+    Returns
+    -------
+    kappa : array of int
+        κ of each user of the block.
+    threshold : array of float
+        Row share at the threshold of each user.
+    shares : array of float
+        Row share of each observed pair.
     """
 
-    def step(part: Rows, block: cpu.Block) -> cpu.Matched | None:
+    def step(part: Rows, block: cpu.Block) -> MatchArrays | None:
         pairs = observed if len(part) == len(rows) else observed[part]
         indptr, indices = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32)
         return cpu.match(block, user_potential[part], item_potential, k, indptr, indices)
 
-    return _worked(scores, rows, room, step, _concatenated)
+    return _run_step(scores, rows, buffer, step, _join_arrays)
 
 
-def _worked(
+def _run_step(
     scores: ScaledScores,
     rows: Rows,
-    room: Room,
+    buffer: Buffer,
     step: Callable[[Rows, cpu.Block], Result | None],
     join: Callable[[Result, Result], Result],
 ) -> Result:
-    """Do a step on the block in single precision; if it answers None, in double, in parts that `join` puts together."""
-    everyone = np.arange(len(rows))
-    block = scores.compute_single(rows, room)
-    result = None if block is None else step(everyone, block)
+    """Run a step on the block in single precision; if it returns None, in double, part by part."""
+    positions = np.arange(len(rows))
+    block = scores.compute_single(rows, buffer)
+    result = None if block is None else step(positions, block)
     if result is not None:
         return result
-    # Room for a twelfth of a full block in double precision; a smaller block may not need to be parted at all.
-    for part in split_into_parts(everyone, -(-PARTS * len(rows) // len(room))):
+    # A twelfth of a full block fits in double precision; a smaller block may need no parts at all.
+    for part in split_into_parts(positions, -(-PARTS * len(rows) // len(buffer))):
         of_part = step(part, scores.compute_double(rows[part]))
         assert of_part is not None, "every step takes a block in double precision"
         result = of_part if result is None else join(result, of_part)
@@ -90,9 +148,9 @@ def _worked(
     return result
 
 
-def _joined_sums(first: tuple[Vector, Vector], second: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
+def _join_sums(first: tuple[Vector, Vector], second: tuple[Vector, Vector]) -> tuple[Vector, Vector]:
     return np.concatenate([first[0], second[0]]), np.logaddexp(first[1], second[1])
 
 
-def _concatenated(first: Result, second: Result) -> Result:
+def _join_arrays(first: Result, second: Result) -> Result:
     return tuple(np.concatenate(both) for both in zip(first, second, strict=True))  # type: ignore[return-value]

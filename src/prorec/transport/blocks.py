@@ -1,4 +1,4 @@
-"""The driver: one function over all blocks of users, on all cores, within a memory budget."""
+"""Blocks of users: a function is run on each of them, on all cores, within a memory budget."""
 
 from __future__ import annotations
 
@@ -19,17 +19,30 @@ from prorec.transport.marginals import Marginals
 from prorec.transport.scores import PARTS, Rows, ScaledScores, ScoreFunction, scale_scores
 
 BlockProgress = Callable[[int, int], object]
-"""A function of the number of blocks done and the number of blocks in all: `Progress` with its task filled in."""
+"""A function of the number of blocks done and the number of all blocks: `Progress` with its task filled in."""
 
 DEFAULT_MEMORY = 256e6
-"""How many bytes of blocks may be in memory at once, unless the caller says otherwise."""
+"""Default memory budget: the maximum number of bytes of blocks in memory at once."""
 
-_MOST_ROWS = 512  # more don't make the product faster
+_MAX_ROWS = 512  # larger blocks don't make the product faster
 Result = TypeVar("Result")
 
 
 def bind_task(progress: Progress | None, task: str) -> BlockProgress | None:
-    """Check a progress callback and fill in the name of the task, for reports block by block."""
+    """Check a progress callback and fill in the name of the task.
+
+    Parameters
+    ----------
+    progress : callable or None
+        The callback.
+    task : str
+        Name of the task.
+
+    Returns
+    -------
+    callable or None
+        A function of the number of blocks done and the number of all blocks.
+    """
     check_progress(progress)
     return None if progress is None else partial(progress, task)
 
@@ -37,7 +50,30 @@ def bind_task(progress: Progress | None, task: str) -> BlockProgress | None:
 def make_blocks(
     scores: Factors | ScoreFunction, marginals: Marginals, gamma: float, memory: float, *, in_double: bool = False
 ) -> Blocks:
-    """Scores over γ in blocks, all of them in double precision if that is asked for; every argument checked."""
+    """Check all arguments and split scores over γ into blocks.
+
+    Parameters
+    ----------
+    scores : Factors or callable
+        Factors, or a function from row numbers to a block of scores.
+    marginals : Marginals
+        The marginals.
+    gamma : float
+        γ, above 0.
+    memory : float
+        Memory budget in bytes.
+    in_double : bool, default False
+        Compute all blocks in double precision.
+
+    Returns
+    -------
+    Blocks
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid.
+    """
     gamma = check_float("gamma", gamma)
     if gamma <= 0:
         raise InputError(f"gamma must be above 0; got {gamma:g}")
@@ -45,47 +81,67 @@ def make_blocks(
 
 
 class Blocks:
-    """Users in blocks.
+    """Users in blocks whose scores for all items are in memory at once.
 
     Parameters
     ----------
-    scores : scores over γ
-    memory : budget in bytes
-    workers : threads, at most
+    scores : ScaledScores
+        Scores over γ.
+    memory : float, default 256e6
+        Memory budget in bytes.
+    workers : int, default the number of cores
+        Maximum number of threads.
+
+    Attributes
+    ----------
+    rows : list of array
+        Row numbers of the users in each block.
     """
 
     def __init__(self, scores: ScaledScores, memory: float = DEFAULT_MEMORY, workers: int = N_CORES) -> None:
         self.scores = scores
         n_users, n_items = scores.shape
         memory = check_memory(memory, n_items)
-        self._workers = min(workers, int(memory / _bytes(1, n_items)), n_users)
-        most = min(_MOST_ROWS, -(-n_users // self._workers))
-        fits = (rows for rows in range(most, 0, -1) if self._workers * _bytes(rows, n_items) <= memory)
-        self._n_rows = next(fits)
-        # Those known to need double precision have blocks of their own, the first: they take longest.
-        self.rows = self._cut(scores.order[: scores.n_double]) + self._cut(scores.order[scores.n_double :])
+        self._workers = min(workers, int(memory / _bytes_per_worker(1, n_items)), n_users)
+        largest = min(_MAX_ROWS, -(-n_users // self._workers))
+        sizes = range(largest, 0, -1)
+        self._n_rows = next(size for size in sizes if self._workers * _bytes_per_worker(size, n_items) <= memory)
+        # Users who need double precision have blocks of their own. These come first, because they take longest.
+        self.rows = self._split(scores.order[: scores.n_double]) + self._split(scores.order[scores.n_double :])
 
     def map(
-        self, work: Callable[[Rows, NDArray[np.float32]], Result], progress: BlockProgress | None = None
+        self, step: Callable[[Rows, NDArray[np.float32]], Result], progress: BlockProgress | None = None
     ) -> Iterator[tuple[Rows, Result]]:
-        """Rows and result of `work` for each block, in order, whichever is done first.
+        """Run a function on each block, and yield rows and result in the order of the blocks.
 
-        `work` is given the rows and room for their block, which it shares with no other thread.
+        Parameters
+        ----------
+        step : callable
+            Function of the row numbers and of a buffer for their scores, which no other thread uses.
+        progress : callable, optional
+            Called after each block.
+
+        Yields
+        ------
+        rows : array of int
+            Row numbers of the block.
+        result
+            Result of the function.
         """
         own = threading.local()  # fresh memory for every block would cost more than the arithmetic
 
-        def work_on(place: int) -> Result:
-            if not hasattr(own, "room"):
-                own.room = np.empty((self._n_rows, self.scores.shape[1]), dtype=np.float32)
-            return work(self.rows[place], own.room)
+        def run(index: int) -> Result:
+            if not hasattr(own, "buffer"):
+                own.buffer = np.empty((self._n_rows, self.scores.shape[1]), dtype=np.float32)
+            return step(self.rows[index], own.buffer)
 
-        for place, result in enumerate(map_in_order(work_on, len(self.rows), self._workers)):
+        for index, result in enumerate(map_in_order(run, len(self.rows), self._workers)):
             if progress is not None:
-                progress(place + 1, len(self.rows))
-            yield self.rows[place], result
+                progress(index + 1, len(self.rows))
+            yield self.rows[index], result
 
-    def _cut(self, rows: Rows) -> list[Rows]:
-        """Blocks of about the same size, as many for one worker as for the other."""
+    def _split(self, rows: Rows) -> list[Rows]:
+        """Split users into blocks of about equal size, the same number for each worker."""
         n_blocks = -(-len(rows) // self._n_rows)
         if n_blocks > 1:
             n_blocks = min(-(-n_blocks // self._workers) * self._workers, len(rows))
@@ -93,15 +149,33 @@ class Blocks:
 
 
 def check_memory(memory: Any, n_items: int) -> float:
-    """A budget in bytes that has room for one row of items."""
+    """Check a memory budget, which must hold at least one row of items.
+
+    Parameters
+    ----------
+    memory : float
+        Budget in bytes.
+    n_items : int
+        Number of items.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        If the budget is too small.
+    """
     budget = check_float("memory", memory, 0)
-    if budget < _bytes(1, n_items):
+    needed = _bytes_per_worker(1, n_items)
+    if budget < needed:
         raise InputError(
-            f"memory must be at least {_bytes(1, n_items):,} bytes, for one row of {n_items:,} items; got {budget:,.0f}"
+            f"memory must be at least {needed:,} bytes, for one row of {n_items:,} items; got {budget:,.0f}"
         )
     return budget
 
 
-def _bytes(rows: int, n_items: int) -> int:
-    """What one worker needs: a block in single precision, a part of it in double four times over, and some vectors."""
-    return n_items * (4 * rows + 32 * -(-rows // PARTS) + 60)
+def _bytes_per_worker(n_rows: int, n_items: int) -> int:
+    """Return the size of a block in single precision, four copies of a part of it in double, and some vectors."""
+    return n_items * (4 * n_rows + 32 * -(-n_rows // PARTS) + 60)

@@ -1,4 +1,4 @@
-"""Exact optimal transport, without entropy: the earth mover's plan (Eq. 1)."""
+"""Exact optimal transport without entropy: the earth mover's distance, EMD (Eq. 1)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,48 @@ from prorec.transport.marginals import Marginals
 from prorec.transport.plan import SparsePlan
 from prorec.transport.scores import ScoreFunction, scale_scores, split_into_parts
 
-# What POT's network simplex was measured to take, on problems of 500 × 500 to 4,000 × 4,000 and on Amazon Music.
+# Measured for POT's network simplex, on problems of 500 × 500 to 4,000 × 4,000 and on Amazon Music.
 _BYTES_PER_PAIR = 42
 _SECONDS_PER_PAIR = 5e-9  # times the square root of users + items; between half and twice that
 DEFAULT_EMD_MEMORY = 8e9
-"""How many bytes the solver may take, unless the caller says otherwise."""
+"""Default memory budget of the solver, in bytes."""
 
 
 def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float = DEFAULT_EMD_MEMORY) -> SparsePlan:
-    """The plan of least cost Σ −S_ij·π_ij that meets both marginals exactly, by POT's network simplex.
+    """Compute the plan of least cost Σ −S_ij·π_ij that meets both marginals exactly (Eq. 1).
 
-    Takes popularity marginals, or uniform ones as in Eq. 1. The solver needs the whole cost matrix, so this is for
-    small problems; a plan has at most users + items − 1 pairs with any mass.
+    POT's network simplex solves it. It needs the whole cost matrix, so this is for small problems. At most
+    users + items − 1 pairs of the plan have mass.
 
     Parameters
     ----------
-    scores : S = −M, higher is better; factors, or a function from row numbers to a block of scores
-    marginals : p over items and q over users
-    memory : how many bytes it may take; a larger problem is refused with an estimate
+    scores : Factors or callable
+        S = −M, higher is better; factors, or a function from row numbers to a block of scores.
+    marginals : Marginals
+        p over items and q over users; Eq. 1 has `Marginals.uniform`.
+    memory : float, default 8e9
+        Maximum number of bytes. A larger problem is refused with an estimate.
+
+    Returns
+    -------
+    SparsePlan
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, or the problem does not fit in memory.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the solver could not finish.
+
+    Examples
+    --------
+    >>> factors = Factors([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
+    >>> emd(factors, Marginals.uniform(2, 2)).to_dense()
+    array([[0.5, 0. ],
+           [0. , 0.5]])
     """
     negative_cost = scale_scores(scores, 1.0, marginals, in_double=True)
     check_emd_size(marginals.shape, memory)
@@ -39,7 +63,7 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
     cost = np.empty((len(users), len(items)))
     for part in split_into_parts(np.arange(len(users)), 64):
         cost[part] = -negative_cost.compute_double(users[part])[:, items]
-    # A constant more or less changes no plan, nor does a factor; but POT takes negative costs and tiny ones amiss.
+    # Neither a constant nor a factor changes the plan, but POT fails on negative and on tiny costs.
     cost -= cost.min(initial=np.inf)
     cost /= max(cost.max(initial=0), np.finfo(np.float64).tiny)
     from ot.lp import emd as solve  # takes seconds to import
@@ -55,19 +79,32 @@ def emd(scores: Factors | ScoreFunction, marginals: Marginals, *, memory: float 
 
 
 def check_emd_size(shape: tuple[int, int], memory: float = DEFAULT_EMD_MEMORY) -> None:
-    """Refuse a problem that is too large, with an estimate of what it would take."""
+    """Refuse a problem that does not fit in memory, with an estimate of its size and time.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Numbers of users and items.
+    memory : float, default 8e9
+        Maximum number of bytes.
+
+    Raises
+    ------
+    InputError
+        If the solver needs more.
+    """
     memory = check_float("memory", memory, 0)
     n_users, n_items = shape
     needed = _BYTES_PER_PAIR * n_users * n_items
     seconds = _SECONDS_PER_PAIR * n_users * n_items * np.sqrt(n_users + n_items)
     if needed > memory:
         raise InputError(
-            f"memory must be at least {needed:,} bytes for the exact plan of {n_users:,} × {n_items:,}, "
-            f"got {memory:,.0f}; it would take about {_in_words(seconds)}. relaxed() and sinkhorn() stream"
+            f"memory must be at least {needed:,} bytes for the exact plan of {n_users:,} × {n_items:,}, which takes "
+            f"about {_format_duration(seconds)}; got {memory:,.0f}. Use relaxed() or sinkhorn(), which work in blocks"
         )
 
 
-def _in_words(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"

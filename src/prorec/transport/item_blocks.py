@@ -1,4 +1,4 @@
-"""Scores over γ where even the items' factors are too many to be multiplied at once."""
+"""Scores over γ with item factors in several blocks, because one array of them would not fit in memory."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from numpy.typing import NDArray
 from prorec.transport.factors import Factors
 from prorec.transport.scores import Rows, ScaledFactors
 
-_EXPONENT = 40  # of two: far from what single precision cannot hold
+_MAX_EXPONENT = 40  # powers of two far from the limits of single precision
 
 
 class BlockedFactors:
-    """Scores over γ of some users, with items that come in blocks: mapped from files, say.
+    """Scores over γ of some users, with item factors in blocks, such as mapped files. See `ScaledScores`.
 
-    A block of users × all items is made of blocks side by side, so thresholds see the whole row. Items are multiplied
-    as they are, and no copy is made, unless their factors are so large or small that products might overflow: then each
-    block of items is scaled when it is its turn, and let go of after it.
+    A block of users × all items is put together from blocks side by side, so thresholds see whole rows. Item factors
+    are multiplied without a copy, unless they are so large or so small that products might overflow. Each block of
+    items is then scaled when it is used, and freed afterwards.
 
     Parameters
     ----------
-    users : factors, users × width
-    blocks : factors of items, each items × width
-    gamma : γ
+    users : array of float32, users × width
+        Factors of the users.
+    blocks : sequence of array, each items × width
+        Factors of the items.
+    gamma : float
+        γ, above 0.
     """
 
     def __init__(self, users: NDArray[np.float32], blocks: Sequence[NDArray[Any]], gamma: float) -> None:
@@ -33,52 +36,52 @@ class BlockedFactors:
         self.shape = len(users), sum(map(len, blocks))
         largest = np.max([np.abs(block).max(axis=0) for block in blocks], axis=0)
         # Users who don't need double precision have no factor over γ above 96 / (the largest of any item's).
-        self._as_they_are = bool((np.abs(np.frexp(largest)[1]) <= _EXPONENT).all())
-        self._counts = largest > 0  # of a factor that no item has, a user may have anything
-        n_double, reach = np.zeros(len(users), dtype=bool), np.zeros(len(users))
-        for _, scores in self._each(np.arange(len(users))):
-            n_double[scores.order[: scores.n_double]] = True
-            np.maximum(reach, scores.reach, out=reach)
-        self._needs_double = n_double
-        self.n_double = int(n_double.sum())
-        self.order = np.lexsort((-reach, ~n_double))
+        self._is_safe = bool((np.abs(np.frexp(largest)[1]) <= _MAX_EXPONENT).all())
+        self._is_used = largest > 0  # a factor that is 0 for all items may be anything for a user
+        needs_double, bound = np.zeros(len(users), dtype=bool), np.zeros(len(users))
+        for _, scores in self._scores_by_block(np.arange(len(users))):
+            needs_double[scores.order[: scores.n_double]] = True
+            np.maximum(bound, scores.score_bound, out=bound)
+        self._needs_double = needs_double
+        self.n_double = int(needs_double.sum())
+        self.order = np.lexsort((-bound, ~needs_double))
 
-    def _each(self, rows: Rows) -> Iterator[tuple[slice, ScaledFactors]]:
-        """Columns, and scores of some users with the items of those."""
-        begin = 0
+    def _scores_by_block(self, rows: Rows) -> Iterator[tuple[slice, ScaledFactors]]:
+        """Yield the columns of each block of items, and the scores of some users with these items."""
+        start = 0
         for items in self._blocks:
-            yield slice(begin, begin + len(items)), ScaledFactors(Factors(self._users[rows], items), self._gamma)
-            begin += len(items)
+            yield slice(start, start + len(items)), ScaledFactors(Factors(self._users[rows], items), self._gamma)
+            start += len(items)
 
-    def compute_single(self, rows: Rows, room: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """The block of some users in `room`, or None where it needs double precision."""
+    def compute_single(self, rows: Rows, out: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """Compute a block in single precision, see `ScaledScores`."""
         if self._needs_double[rows].any():
             return None
-        if self._as_they_are:
-            users, begin = np.where(self._counts, self._users[rows].astype(np.float64) / self._gamma, 0), 0
-            users = users.astype(np.float32)
+        if self._is_safe:
+            scaled = np.where(self._is_used, self._users[rows].astype(np.float64) / self._gamma, 0)
+            users, start = scaled.astype(np.float32), 0
             for items in self._blocks:
-                np.matmul(users, items.T, out=room[: len(rows), begin : begin + len(items)])
-                begin += len(items)
-            return room[: len(rows)]
-        everyone = np.arange(len(rows))
-        for columns, scores in self._each(rows):
-            part = scores.compute_single(everyone, np.empty((len(rows), scores.shape[1]), dtype=np.float32))
-            assert part is not None, "none of these users needs double precision with any block"
-            room[: len(rows), columns] = part
-        return room[: len(rows)]
+                np.matmul(users, items.T, out=out[: len(rows), start : start + len(items)])
+                start += len(items)
+            return out[: len(rows)]
+        for columns, scores in self._scores_by_block(rows):
+            buffer = np.empty((len(rows), scores.shape[1]), dtype=np.float32)
+            block = scores.compute_single(np.arange(len(rows)), buffer)
+            assert block is not None, "none of these users needs double precision with any block"
+            out[: len(rows), columns] = block
+        return out[: len(rows)]
 
     def compute_double(self, rows: Rows) -> NDArray[np.float64]:
-        """The block of some users, in an array of the caller's own."""
+        """Compute a block in double precision, see `ScaledScores`."""
         block = np.empty((len(rows), self.shape[1]))
-        for columns, scores in self._each(rows):
+        for columns, scores in self._scores_by_block(rows):
             block[:, columns] = scores.compute_double(np.arange(len(rows)))
         return block
 
     def compute_pairs(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
-        """Single pairs."""
+        """Compute scores of single pairs, see `ScaledScores`."""
         values = np.empty(len(rows))
-        for columns, scores in self._each(np.arange(len(self._users))):
+        for columns, scores in self._scores_by_block(np.arange(len(self._users))):
             inside = np.flatnonzero((items >= columns.start) & (items < columns.stop))
             values[inside] = scores.compute_pairs(rows[inside], items[inside] - columns.start)
         return values

@@ -1,4 +1,4 @@
-"""How much mass each user sends and each item receives."""
+"""Marginals: the mass that each user sends and each item receives."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Marginals:
-    """The two sides of a transport problem: p over items, q over users, each summing to 1.
+    """The two marginals of a transport problem: p over items and q over users.
 
+    Each must have finite numbers of at least 0 that sum to 1 within 1e-6. They are divided by their sum.
+
+    Examples
+    --------
     >>> from scipy.sparse import csr_array
     >>> marginals = Marginals.popularity(csr_array([[1, 1, 0], [1, 0, 0]]))
     >>> marginals.items.round(2), marginals.users.round(2)
@@ -27,20 +31,35 @@ class Marginals:
     """
 
     items: Vector
-    """p: the share of each item."""
+    """p: the share of the mass that each item receives."""
     users: Vector
-    """q: the share of each user."""
+    """q: the share of the mass that each user sends."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "items", _distribution("items", self.items))
-        object.__setattr__(self, "users", _distribution("users", self.users))
+        object.__setattr__(self, "items", _check_distribution("items", self.items))
+        object.__setattr__(self, "users", _check_distribution("users", self.users))
 
     def __repr__(self) -> str:
         return f"Marginals({len(self.items):,} items, {len(self.users):,} users)"
 
     @classmethod
     def popularity(cls, matrix: Any) -> Self:
-        """In proportion to the weights of each item and of each user; `matrix` is users × items, sparse or dense."""
+        """Make marginals in proportion to the weights of each item and of each user, as in Eq. 4.
+
+        Parameters
+        ----------
+        matrix : sparse or dense array, users × items
+            Weights, finite and at least 0.
+
+        Returns
+        -------
+        Marginals
+
+        Raises
+        ------
+        InputError
+            If the matrix has other values, or no weight above 0.
+        """
         try:
             weights = csr_array(matrix)
         except (TypeError, ValueError) as error:
@@ -50,12 +69,11 @@ class Marginals:
                 f"matrix must be users × items of numbers; got {weights.ndim} dimensions of {weights.dtype}"
             )
         n_users, n_items = weights.shape
-        if weights.nnz and not 0 <= weights.indices.min() <= weights.indices.max() < n_items:
-            raise InputError(f"matrix has column numbers outside 0 to {n_items - 1}")
+        check_columns("matrix", weights)
         data = check_array("matrix", weights.data).astype(np.float64)
         if not (np.isfinite(data).all() and data.min(initial=0) >= 0):
             raise InputError("matrix must have finite weights of at least 0")
-        # Not matrix.sum, which adds single precision up in single precision.
+        # matrix.sum would add up single precision in single precision.
         rows = np.repeat(np.arange(n_users), np.diff(weights.indptr))
         items = np.bincount(weights.indices, data, n_items)
         users = np.bincount(rows, data, n_users)
@@ -66,24 +84,54 @@ class Marginals:
 
     @classmethod
     def uniform(cls, n_users: int, n_items: int) -> Self:
-        """The same for each item and the same for each user, as in Eq. 1."""
+        """Make marginals with the same mass for each item and the same mass for each user, as in Eq. 1.
+
+        Parameters
+        ----------
+        n_users, n_items : int
+            Numbers of users and items, at least 1.
+
+        Returns
+        -------
+        Marginals
+        """
         n_users, n_items = check_int("n_users", n_users, 1, 2**31), check_int("n_items", n_items, 1, 2**31)
         return cls(items=np.full(n_items, 1 / n_items), users=np.full(n_users, 1 / n_users))
 
     @cached_property
     def log_items(self) -> Vector:
-        """Log p, −∞ for an item without mass."""
+        """The logarithm of p, −∞ for an item without mass."""
         return _log(self.items)
 
     @cached_property
     def log_users(self) -> Vector:
-        """Log q, −∞ for a user without mass."""
+        """The logarithm of q, −∞ for a user without mass."""
         return _log(self.users)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Users, items."""
+        """Numbers of users and items."""
         return len(self.users), len(self.items)
+
+
+def check_columns(name: str, matrix: csr_array) -> None:
+    """Refuse a sparse matrix with column numbers out of range, which compiled loops would follow.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the message.
+    matrix : csr_array
+        The argument.
+
+    Raises
+    ------
+    InputError
+        If a column number is negative or too large.
+    """
+    n_columns = matrix.shape[1]
+    if matrix.nnz and not 0 <= matrix.indices.min() <= matrix.indices.max() < n_columns:
+        raise InputError(f"{name} must not have column numbers outside 0 to {n_columns - 1}; it is damaged")
 
 
 def _log(mass: Vector) -> Vector:
@@ -91,18 +139,18 @@ def _log(mass: Vector) -> Vector:
         return np.log(mass)
 
 
-def _distribution(name: str, given: ArrayLike) -> Vector:
-    """Non-negative numbers that sum to 1, exactly so when they leave here."""
-    values = check_array(name, given).astype(np.float64)
-    if values.ndim != 1 or not len(values):
-        raise InputError(f"{name} must be a vector with at least one number; got shape {values.shape}")
-    if not np.isfinite(values).all():
-        at = int(np.argmin(np.isfinite(values)))
-        raise InputError(f"{name} must be finite; {name}[{at}] is {values[at]}")
-    if values.min() < 0:
-        raise InputError(f"{name} must not be negative; {name}[{np.argmin(values)}] is {values.min():g}")
-    if abs(values.sum() - 1) > 1e-6:
-        raise InputError(f"{name} must sum to 1; the sum is {values.sum():.9g}")
-    values /= values.sum()
-    values.setflags(write=False)
-    return values
+def _check_distribution(name: str, values: ArrayLike) -> Vector:
+    """Check non-negative numbers that sum to 1, and return them divided by their sum."""
+    mass = check_array(name, values).astype(np.float64)
+    if mass.ndim != 1 or not len(mass):
+        raise InputError(f"{name} must be a vector with at least one number; got shape {mass.shape}")
+    if not np.isfinite(mass).all():
+        position = int(np.argmin(np.isfinite(mass)))
+        raise InputError(f"{name} must be finite; {name}[{position}] is {mass[position]}")
+    if mass.min() < 0:
+        raise InputError(f"{name} must not be negative; {name}[{np.argmin(mass)}] is {mass.min():g}")
+    if abs(mass.sum() - 1) > 1e-6:
+        raise InputError(f"{name} must sum to 1; the sum is {mass.sum():.9g}")
+    mass /= mass.sum()
+    mass.setflags(write=False)
+    return mass

@@ -1,4 +1,4 @@
-"""From matched shares to new weights."""
+"""Relabelling: new weights from row shares and thresholds (Eq. 22 and 23)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,27 @@ from prorec.transport.thresholds import Matching, digest_pairs
 
 
 def compute_label_probabilities(matching: Matching, beta: float) -> NDArray[np.float32]:
-    """r_ij = 1 / (1 + e^(−β·(ρ_ij − ρ_iκ))) for each observed pair (Eq. 22)."""
+    """Compute r_ij = 1 / (1 + e^(−β·(ρ_ij − ρ_iκ))) for each observed pair (Eq. 22).
+
+    Parameters
+    ----------
+    matching : Matching
+        Result of `Plan.match`.
+    beta : float
+        β, the steepness of the step from 0 to 1 at the threshold; at least 0.
+
+    Returns
+    -------
+    array of float
+        r in [0, 1], in the order of the observed pairs; ½ at the threshold.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid.
+    """
     if not isinstance(matching, Matching):
-        raise InputError(f"matching must be what plan.match answers; got {type(matching).__name__}")
+        raise InputError(f"matching must be a result of plan.match; got {type(matching).__name__}")
     beta = check_float("beta", beta, 0)
     with np.errstate(over="ignore"):  # a β so large that only the sign is left
         scaled = beta * matching.margins.astype(np.float64)
@@ -27,28 +45,40 @@ def compute_label_probabilities(matching: Matching, beta: float) -> NDArray[np.f
 def relabel(
     weights: csr_array, matching: Matching, beta: float, lam: float, original: csr_array | None = None
 ) -> csr_array:
-    """New weights of the observed pairs, X ← λX + (1 − λ)·R∘X (Eq. 23).
+    """Compute new weights of the observed pairs, X ← λX + (1 − λ)·R∘X (Eq. 23).
 
-    Done again and again, that only ends at zero. With `original` = X₀ the last term is anchored, X ← λX +
-    (1 − λ)·R∘X₀, and ends where X = R∘X₀.
+    Repeated, this rule ends at 0. With `original` = X₀ the rule is X ← λX + (1 − λ)·R∘X₀, which ends at X = R∘X₀.
 
     Parameters
     ----------
-    weights : X, with an entry for each pair that was matched
-    matching : what `plan.match` answered for those pairs
-    beta : β, how steep the step from 0 to 1 around the threshold is
-    lam : λ, how much of the present weights is kept
-    original : X₀, the weights at the beginning
+    weights : csr_array, users × items
+        X, with one entry for each matched pair.
+    matching : Matching
+        Result of `Plan.match` for these pairs.
+    beta : float
+        β, the steepness of the step from 0 to 1 at the threshold; at least 0.
+    lam : float
+        λ in [0, 1], the share of the present weights that is kept.
+    original : csr_array, optional
+        X₀, the weights before the first round.
+
+    Returns
+    -------
+    csr_array
+        New weights, with the same entries in the same order.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, or a matrix does not have the matched pairs.
     """
     lam = check_float("lam", lam, 0, 1)
-    if not isinstance(matching, Matching):
-        raise InputError(f"matching must be what plan.match answers; got {type(matching).__name__}")
+    probabilities = compute_label_probabilities(matching, beta)
     _check_pairs("weights", weights, matching)
-    anchor = weights
     if original is not None:
         _check_pairs("original", original, matching)
-        anchor = original
-    data = lam * weights.data + (1 - lam) * compute_label_probabilities(matching, beta) * anchor.data
+    relabeled = weights if original is None else original
+    data = lam * weights.data + (1 - lam) * probabilities * relabeled.data
     with np.errstate(over="ignore"):
         data = data.astype(np.float32)
     if not np.isfinite(data).all():

@@ -1,4 +1,4 @@
-"""Thresholds: which of a user's pairs stand above the rest, and by how much."""
+"""Thresholds: how many items are in the upper group of each user's row of the plan, and where that group ends."""
 
 from __future__ import annotations
 
@@ -27,36 +27,59 @@ Threshold = Literal["personal", "none"] | int
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Matching:
-    """Where each user's threshold is, and where the observed pairs are relative to it.
+    """The threshold of each user, and the row share of each observed pair.
 
-    A share is a plan value divided by the sum of its user's row: ρ in the paper.
+    A row share ρ is a value of the plan divided by the sum of its user's row.
     """
 
     kappa: NDArray[np.int64]
-    """κ: how many of all items are in the upper group, for each user."""
+    """κ of each user: the number of items in the upper group."""
     threshold: NDArray[np.float32]
-    """ρ_κ: the least share in the upper group, for each user."""
+    """ρ_κ of each user: the smallest row share in the upper group."""
     row_shares: NDArray[np.float32]
-    """ρ: the share of each observed pair, in the order of the observed matrix's entries."""
+    """ρ of each observed pair, in the order of the observed matrix's entries."""
     indptr: NDArray[np.int64]
-    """Where each user's pairs begin and end in `row_shares`."""
+    """Positions in `row_shares` at which each user's pairs begin and end."""
     pairs_digest: str
-    """A fingerprint of which pairs were matched, in which order."""
+    """Digest of the matched pairs and their order."""
 
     @classmethod
-    def empty(cls, observed: csr_array) -> Self:
-        """Room for a matching of these pairs."""
-        n_users = observed.shape[0]
-        return cls(
-            np.empty(n_users, dtype=np.int64),
-            np.empty(n_users, dtype=np.float32),
-            np.empty(observed.nnz, dtype=np.float32),
-            observed.indptr.astype(np.int64),
-            digest_pairs(observed),
-        )
+    def from_arrays(
+        cls,
+        observed: csr_array,
+        kappa: NDArray[np.int64],
+        threshold: NDArray[np.float32],
+        row_shares: NDArray[np.float32],
+    ) -> Self:
+        """Make a matching of the entries of a matrix.
+
+        Parameters
+        ----------
+        observed : csr_array, users × items
+            The observed pairs.
+        kappa, threshold : array
+            κ and ρ_κ of each user.
+        row_shares : array
+            ρ of each entry of `observed`.
+
+        Returns
+        -------
+        Matching
+        """
+        return cls(kappa, threshold, row_shares, observed.indptr.astype(np.int64), digest_pairs(observed))
 
     def without_threshold(self, n_items: int) -> Self:
-        """The same shares, with nothing below the threshold."""
+        """Return the same row shares with a threshold of 0 and all items in the upper group.
+
+        Parameters
+        ----------
+        n_items : int
+            Number of items, κ of each user.
+
+        Returns
+        -------
+        Matching
+        """
         return replace(self, kappa=np.full_like(self.kappa, n_items), threshold=np.zeros_like(self.threshold))
 
     def __repr__(self) -> str:
@@ -67,30 +90,57 @@ class Matching:
 
     @property
     def margins(self) -> NDArray[np.float32]:
-        """ρ − ρ_κ of each observed pair: below 0 it is in its user's lower group."""
+        """ρ − ρ_κ of each observed pair; below 0 the pair is in its user's lower group."""
         return self.row_shares - np.repeat(self.threshold, np.diff(self.indptr))
 
 
 def digest_pairs(matrix: csr_array) -> str:
-    """What tells the entries of one sparse matrix, and their order, from those of another."""
+    """Compute a digest of the entries of a sparse matrix and their order, whatever their values.
+
+    Parameters
+    ----------
+    matrix : csr_array
+        The matrix.
+
+    Returns
+    -------
+    str
+    """
     return digest(np.array(matrix.shape), matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
 
 
 def find_row_thresholds(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """κ and the κ-th largest value of each row, by the least-squares split into two levels (Eq. 20).
+    """Find the least-squares split of each row into two groups (Eq. 20).
 
-    Rows are numbers ≥ 0 and taken in single precision, like those of a plan.
+    Parameters
+    ----------
+    rows : array, rows × columns
+        Finite numbers of at least 0, such as rows of a plan. They are taken in single precision.
 
+    Returns
+    -------
+    kappa : array of int
+        κ of each row: the number of values in the upper group. A row of equal values has κ = 1.
+    threshold : array of float
+        The κ-th largest value of each row.
+
+    Raises
+    ------
+    InputError
+        If the rows have other values, or no column.
+
+    Examples
+    --------
     >>> find_row_thresholds([[9, 1, 8, 1, 0], [2, 2, 2, 2, 2]])
     (array([2, 1]), array([8., 2.], dtype=float32))
     """
-    with np.errstate(over="ignore"):  # what is too large for single precision is refused below
-        values = check_array("rows", rows).astype(np.float32) + np.float32(0)  # which turns −0 into 0
+    with np.errstate(over="ignore"):  # values too large for single precision are refused below
+        values = check_array("rows", rows).astype(np.float32) + np.float32(0)  # turns −0 into 0
     if values.ndim != 2 or not values.shape[1]:
         raise InputError(f"rows must have two dimensions and at least one column; got shape {values.shape}")
     if not np.isfinite(values).all() or values.min(initial=0) < 0:
         raise InputError("rows must be finite in single precision and not negative")
-    # A power of two more or less changes no split, and keeps sums of large numbers from overflowing.
+    # A power of two changes no split, and keeps sums of large numbers from overflowing.
     _, exponent = np.frexp(values.max(axis=1, initial=0))
     values = np.ldexp(values, -exponent[:, None])
     kappa = np.empty(len(values), dtype=np.int64)
@@ -100,10 +150,25 @@ def find_row_thresholds(rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def check_threshold(threshold: Any) -> int:
-    """Check a threshold and return the κ that the block step is called with.
+    """Check a threshold and return the k that the block step takes.
 
-    0 stands for personal thresholds. `"none"` becomes 1, the cheapest to find, because its result is overwritten.
+    Parameters
+    ----------
+    threshold : {"personal", "none"} or int
+        See `Threshold`.
 
+    Returns
+    -------
+    int
+        0 for personal thresholds, else κ. `"none"` becomes 1, the cheapest to find, because its result is overwritten.
+
+    Raises
+    ------
+    InputError
+        If it is none of these.
+
+    Examples
+    --------
     >>> check_threshold("personal"), check_threshold(20), check_threshold("none")
     (0, 20, 1)
     """

@@ -24,7 +24,7 @@ from prorec.transport.factors import Factors
 from prorec.transport.gamma import sum_squared_spread
 from prorec.transport.item_blocks import BlockedFactors
 from prorec.transport.scores import ScaledFactors, ScaledScores
-from prorec.transport.thresholds import Matching, Threshold, check_threshold, digest_pairs
+from prorec.transport.thresholds import Matching, Threshold, check_threshold
 
 Vector = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def matched(
             )
         passes = shipped.passes(features_in(batch))
         kappa, value, shares = passes.match(mass - by_user, item_potential, check_threshold(threshold), observed)
-        matching = Matching(kappa, value, shares, observed.indptr.astype(np.int64), digest_pairs(observed))
+        matching = Matching.from_arrays(observed, kappa, value, shares)
         if threshold == "none":
             matching = matching.without_threshold(len(item_potential))
         trusted = None if by == "plan" else values_in(batch, "trusted")

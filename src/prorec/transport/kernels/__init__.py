@@ -1,1 +1,1 @@
-"""The arithmetic that runs over every user–item pair."""
+"""Arithmetic over all pairs of users and items: compiled loops for the CPU, Triton and PyTorch for a GPU."""

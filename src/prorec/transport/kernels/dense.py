@@ -1,7 +1,7 @@
-"""The block step in plain PyTorch: on any device, in single or double precision, with blocks in memory.
+"""The block step in plain PyTorch, on any device, in single or double precision, with blocks in memory.
 
-What a GPU without Triton runs, what rows that single precision cannot hold are given to, and what the fused kernels
-are held against. Logarithms are natural here, and every row has its own shift.
+It runs on GPUs without Triton and on rows that single precision cannot hold, and tests compare the fused kernels with
+it. Logarithms are natural, and every row has a shift of its own.
 """
 
 from __future__ import annotations
@@ -12,9 +12,25 @@ import torch
 def match(
     block: torch.Tensor, user_potential: torch.Tensor, item_potential: torch.Tensor, k: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """κ, the threshold's share, and the rows of shares themselves, in a plan e^(x_ij + max(A_j, B_i)).
+    """Find thresholds and row shares in a plan e^(x_ij + max(A_j, B_i)) (Eq. 20).
 
-    `k` asks for the k-th largest value of each row as its threshold; 0, for the least-squares split (Eq. 20).
+    Parameters
+    ----------
+    block : tensor, users × items
+        Scores x over γ.
+    user_potential, item_potential : tensor
+        B of each user of the block and A of each item.
+    k : int
+        κ: the threshold is the κ-th largest value of a row. 0 asks for the least-squares split.
+
+    Returns
+    -------
+    kappa : tensor
+        κ of each user.
+    threshold : tensor
+        Row share at the threshold of each user.
+    shares : tensor, users × items
+        All row shares.
     """
     block = block + torch.maximum(item_potential.to(block.dtype), user_potential.to(block.dtype)[:, None])
     top = block.amax(dim=1, keepdim=True)
@@ -25,12 +41,25 @@ def match(
         kappa = torch.full((len(values),), min(k, values.shape[1]), device=values.device)
         threshold = torch.topk(values, min(k, values.shape[1]), dim=1).values[:, -1]
     else:
-        kappa, threshold = split(values)
+        kappa, threshold = split_rows(values)
     return kappa, (threshold * scale).float(), (values * scale[:, None]).float()
 
 
-def split(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """κ and the κ-th largest value of each row, by sorting it; among equal gains the smallest κ."""
+def split_rows(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Find the least-squares split of each row by sorting it; among equal gains the smallest κ.
+
+    Parameters
+    ----------
+    values : tensor
+        Rows of finite numbers of at least 0.
+
+    Returns
+    -------
+    kappa : tensor
+        κ of each row.
+    threshold : tensor
+        The κ-th largest value of each row.
+    """
     n = values.shape[1]
     if n == 1:
         return torch.ones(len(values), dtype=torch.int64, device=values.device), values[:, 0]
@@ -39,7 +68,7 @@ def split(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     distance = ordered.double()
     distance = torch.cumsum(distance - distance.mean(dim=1, keepdim=True), dim=1)[:, :-1]
     gain = distance**2 * n / (count * (n - count))
-    # Rounding alone must not choose between splits, nor part equal values.
+    # Rounding alone must not choose between splits, nor separate equal values.
     gain = torch.where(ordered[:, :-1] > ordered[:, 1:], gain, -1.0)
     best = gain.amax(dim=1, keepdim=True)
     kappa = torch.argmax((gain >= best * (1 - 1e-13)).to(torch.int8), dim=1) + 1
