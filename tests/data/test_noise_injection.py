@@ -128,9 +128,12 @@ def test_who_and_what_noise_falls_on() -> None:
 def test_drawing_and_listing_have_the_same_distribution() -> None:
     # User 0 has three clicks of four, items 0..3 have popularity 3, 1, 1, 0 (user 1 has item 0; user 2 items 0 and 1).
     data = Interactions.from_table(pa.table({"user": [0, 0, 1, 2, 2], "item": [0, 2, 0, 0, 1], "timestamp": [0] * 5}))
-    from prorec.data.noise_injection import _enumerated, _known
+    from prorec.data.noise_injection import _draw_by_enumeration, _taken_pairs
 
-    listed = [int(_enumerated(data, _known(data), 1, "popularity", np.random.default_rng(at))[0]) for at in range(2000)]
+    listed = [
+        int(_draw_by_enumeration(data, _taken_pairs(data), 1, "popularity", np.random.default_rng(at))[0])
+        for at in range(2000)
+    ]
     drawn = []
     for at in range(2000):
         noisy = inject_noise(data, 0.2, "popularity", seed=at)
@@ -198,7 +201,7 @@ def test_bad_input_is_refused() -> None:
         inject_noise(data, 0.1, "salt")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="needs pairs that were rated low"):
         inject_noise(data, 0.5, "disliked")
-    with pytest.raises(InputError, match="no way was found to swap 1 of 2"):
+    with pytest.raises(InputError, match="1 of 2 interactions could not be swapped"):
         inject_noise(data, 0.5, "swap")
     watched_by_most = make_cinema(100, 100).interactions
     with pytest.raises(InputError, match=r"only [\d,]+ could be. Lower the ratio"):

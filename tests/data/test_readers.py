@@ -81,7 +81,7 @@ def test_the_types_of_ids(tmp_path: Path) -> None:
     pq.write_table(pa.table({"user": [1], "item": [2]}), tmp_path / "p.parquet")
     assert read_interactions(tmp_path / "p.parquet", ids="text").users.tolist() == ["1"]
     with pytest.raises(InputError, match="ids must be one of"):
-        read_interactions(plain, ids="int")
+        read_interactions(plain, ids="int")  # type: ignore[arg-type]
 
 
 def test_what_the_first_lines_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

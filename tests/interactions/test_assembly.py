@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,7 +50,8 @@ def test_duplicates_equal_a_loop(duplicates: str, rows: list[tuple[int, int, int
     by_pair: dict[tuple[int, int], list[int]] = {}
     for user, item, value in rows:
         by_pair.setdefault((user, item), []).append(value)
-    combine = {"max": max, "sum": sum, "first": lambda values: values[0]}[duplicates]
+    rules: dict[str, Callable[[list[int]], int]] = {"max": max, "sum": sum, "first": lambda values: values[0]}
+    combine = rules[duplicates]
     latest = combine if duplicates == "first" else max
     ordered = [by_pair[pair] for pair in sorted(by_pair)]
     assert assembled.matrix.data.tolist() == [combine(each) for each in ordered]

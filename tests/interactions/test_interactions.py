@@ -4,6 +4,7 @@ import copy
 import datetime
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -127,7 +128,7 @@ def test_it_can_be_copied_and_sent_to_another_process() -> None:
     clicks = Interactions.from_table(pa.table(LOG)).with_item_info({10: "Ten"})
     for other in (copy.deepcopy(clicks), pickle.loads(pickle.dumps(clicks))):
         assert other.equals(clicks)
-        assert other.item_names.tolist() == clicks.item_names.tolist()
+        np.testing.assert_array_equal(other.item_names, clicks.item_names)
 
 
 def test_duplicate_entries_of_a_matrix_are_resolved_as_asked() -> None:
@@ -148,9 +149,9 @@ def test_nothing_in_it_can_be_changed() -> None:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 5
     with pytest.raises(TypeError):
-        clicks.columns["rating"] = np.zeros(3)
+        clicks.columns["rating"] = np.zeros(3)  # type: ignore[index]
     with pytest.raises(AttributeError):
-        clicks.users = np.zeros(3)
+        clicks.users = np.zeros(3)  # type: ignore[misc]
     source.data[0] = 9
     assert clicks.matrix.data[0] == 1, "the matrix it was made from is the caller's own"
 
@@ -289,7 +290,8 @@ def test_rating_threshold(data: Interactions) -> None:
 
 def test_a_threshold_means_the_number_that_was_typed() -> None:
     data = Interactions.from_table(pa.table({"user": [1], "item": [1], "rating": [4.1]}))
-    for minimum in (4.1, np.float64(4.1), np.float32(4.1)):
+    minimums: tuple[Any, ...] = (4.1, np.float64(4.1), np.float32(4.1))
+    for minimum in minimums:
         assert len(data.filter_by_rating(minimum)) == 1
     for bad in ("4", float("nan")):
         with pytest.raises(InputError, match="the minimum rating must be a finite number"):
@@ -329,7 +331,7 @@ def test_ids_that_differ_only_in_type_are_refused() -> None:
         text.align(numbers)
     with pytest.raises(InputError, match="item ids are integers on one side"):
         numbers.with_item_info(names={"1": "One"})
-    assert numbers.user_positions(np.int8([2])).tolist() == [1]
+    assert numbers.user_positions(np.array([2], dtype=np.int8)).tolist() == [1]
     assert numbers.user_positions(user for user in (2, 9)).tolist() == [1, -1]
     with pytest.raises(InputError, match="must be given as a list of ids"):
         numbers.user_positions(np.array([[1]]))

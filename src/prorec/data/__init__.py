@@ -1,1 +1,1 @@
-"""Where interactions come from: files, data sets, a synthetic world; and how they are split and disturbed."""
+"""Sources of interactions (files, data sets, a synthetic film club), splits, and noise injection."""

@@ -1,4 +1,4 @@
-"""Putting known noise into clean data, so that what finds noise can be judged."""
+"""Injection of known noise into clean interactions, so that methods that find noise can be evaluated."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from prorec.interactions import Interactions
 from prorec.interactions.assembly import assemble_matrix
 
 NoiseKind = Literal["uniform", "popularity", "swap", "disliked"]
+"""Kinds of noise that `inject_noise` makes."""
 Pairs = NDArray[np.int64]
 """Pairs as single numbers, user · n_items + item."""
 
-_ROUNDS = 100
-_PATIENCE = 100  # rounds of swapping in vain
-_LISTABLE = 5_000_000_000  # pairs that may be listed when drawing at random no longer finds a free one
-_BLOCK = 4_000_000  # of them at a time
+_MAX_ROUNDS = 100  # of drawing, and of swapping without progress
+_MAX_ENUMERATED = 5_000_000_000  # pairs that may be enumerated if draws hardly find a free one
+_BLOCK = 4_000_000  # pairs enumerated at a time
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyInteractions:
-    """Interactions with noise in them, and which of them it is."""
+    """Interactions with injected noise, and a mark on the noise."""
 
     interactions: Interactions
-    """The true interactions that are left, and the noise; with `swap`, those that went are in its `held_out`."""
+    """The remaining true interactions and the noise. With "swap" the replaced true ones are in its `held_out`."""
     is_noise: NDArray[np.bool_]
-    """For each interaction, in the order of `interactions.matrix.data`: was it put there?"""
+    """Whether each interaction is noise, in the order of `interactions.matrix.data`."""
 
     def __repr__(self) -> str:
         return f"NoisyInteractions({len(self.is_noise):,} interactions, {self.is_noise.sum():,} of them noise)"
@@ -40,29 +40,45 @@ class NoisyInteractions:
 def inject_noise(
     interactions: Interactions, ratio: float, kind: NoiseKind = "uniform", seed: int = 0
 ) -> NoisyInteractions:
-    """Add or swap in false interactions, and remember which they are.
+    """Add false interactions, or swap them in, and mark them.
 
-    The number of false ones is `ratio` times the number of true ones, rounded. They are never put on a pair
-    that is there already, nor on one that is known to be true but held out (`Interactions.held_out`: splits
-    set it, `with_held_out` sets it for splits made elsewhere).
+    Noise is never put on an observed pair, nor on a held-out one. Splits set `Interactions.held_out`; `with_held_out`
+    sets it for splits made elsewhere.
 
     Parameters
     ----------
-    interactions : the clean data, a training part as a rule
-    ratio : the number of false interactions, as a share of the number of true ones
-    kind : {"uniform", "popularity", "swap", "disliked"}
-        `uniform` adds unobserved pairs, users in proportion to their activity, items all alike. `popularity`
-        does the same with items in proportion to their popularity. `swap` exchanges items between pairs of
-        true interactions, so that each user and each item keeps its number of interactions; at `ratio` .2, a
-        fifth of the true ones is gone and a false one stands for each. `disliked` adds pairs that the user
-        rated below the threshold (see `Interactions.filter_by_rating`).
-    seed : the same seed gives the same noise
+    interactions : Interactions
+        Clean interactions, usually a training part.
+    ratio : float
+        Number of false interactions for each true one.
+    kind : {"uniform", "popularity", "swap", "disliked"}, default "uniform"
+        "uniform" adds unobserved pairs: users in proportion to activity, items with equal probability. "popularity"
+        draws items in proportion to popularity instead. "swap" exchanges items between pairs of true interactions,
+        so that users keep their activity and items their popularity; a ratio of 0.2 replaces a fifth of the true
+        ones. "disliked" adds pairs that the user rated below the threshold of `Interactions.filter_by_rating`.
+    seed : int, default 0
+        The same seed gives the same noise.
+
+    Returns
+    -------
+    NoisyInteractions
+
+    Raises
+    ------
+    InputError
+        If there are not enough free or disliked pairs.
 
     Notes
     -----
-    Nothing but the pair should give a false interaction away. It takes its weight and rating from a random true one
-    of the same user, and its time from between two that follow each other; a swapped one keeps all three from the
-    true one it stands for. Any other column is dropped: no value in it would be true of the noise.
+    Only the pair tells a false interaction from a true one. It has the weight and the rating of a random true
+    interaction of the same user, and a time between two consecutive ones. A swapped one has all three of the true one
+    that it replaces. Other columns are dropped, because no value in them would be true of the noise.
+
+    Examples
+    --------
+    >>> from prorec.data.registry import load_dataset
+    >>> inject_noise(load_dataset("cinema"), 0.2, "uniform", seed=0)
+    NoisyInteractions(62,104 interactions, 10,351 of them noise)
     """
     check_choice("kind", kind, ("uniform", "popularity", "swap", "disliked"))
     ratio = check_float("ratio", ratio, 0, 1) if kind == "swap" else check_float("ratio", ratio, 0)
@@ -71,191 +87,203 @@ def inject_noise(
     count = round(min(ratio * len(clean), 1e18))
     rng = make_generator(seed)
     if kind == "swap":
-        return _swapped(clean, count, rng)
-    noise = _disliked(clean, count, rng) if kind == "disliked" else _unobserved(clean, count, kind, rng)
-    return _added(clean, noise, rng)
+        return _swap_items(clean, count, rng)
+    noise = _draw_disliked(clean, count, rng) if kind == "disliked" else _draw_unobserved(clean, count, kind, rng)
+    return _add_noise(clean, noise, rng)
 
 
-def _unobserved(clean: Interactions, count: int, kind: NoiseKind, rng: np.random.Generator) -> Pairs:
-    """`count` distinct pairs that are neither observed nor held out, drawn one after the other."""
-    taken = _check_room(clean, count)
+def _draw_unobserved(clean: Interactions, count: int, kind: NoiseKind, rng: np.random.Generator) -> Pairs:
+    """Draw distinct pairs that are neither observed nor held out."""
+    taken = _taken_pairs(clean)
+    _check_free(clean, taken, count)
     noise = np.empty(0, dtype=np.int64)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         missing = count - len(noise)
         if missing <= 0:
             break
-        draws = missing + missing // 4 + 16
-        # The user of a random interaction is a user in proportion to activity; so it is with items.
-        users = clean.user_codes[rng.integers(len(clean), size=draws)].astype(np.int64)
+        n_draws = missing + missing // 4 + 16
+        # The user of a random interaction is a draw in proportion to activity, its item one by popularity.
+        users = clean.user_codes[rng.integers(len(clean), size=n_draws)].astype(np.int64)
         if kind == "uniform":
-            items = rng.integers(clean.n_items, size=draws)
+            items = rng.integers(clean.n_items, size=n_draws)
         else:
-            items = clean.item_codes[rng.integers(len(clean), size=draws)].astype(np.int64)
-        noise = _first_of_each(np.concatenate([noise, _free_of(users * clean.n_items + items, taken)]))
+            items = clean.item_codes[rng.integers(len(clean), size=n_draws)].astype(np.int64)
+        pairs = users * clean.n_items + items
+        noise = _drop_repeats(np.concatenate([noise, pairs[_are_free(pairs, taken)]]))
     if len(noise) < count:
         taken = np.sort(np.concatenate([taken, noise]))
-        noise = np.concatenate([noise, _enumerated(clean, taken, count - len(noise), kind, rng)])
+        noise = np.concatenate([noise, _draw_by_enumeration(clean, taken, count - len(noise), kind, rng)])
     return noise[:count]
 
 
-def _enumerated(clean: Interactions, taken: Pairs, count: int, kind: NoiseKind, rng: np.random.Generator) -> Pairs:
-    """What drawing one after the other would give, where that hardly finds a free pair: by listing the free ones.
+def _draw_by_enumeration(
+    clean: Interactions, taken: Pairs, count: int, kind: NoiseKind, rng: np.random.Generator
+) -> Pairs:
+    """Draw pairs from a list of all free ones, if single draws hardly find a free one.
 
-    The pairs with the least e/w, e exponential, are a draw without replacement with probabilities in proportion
-    to w. Users are taken in blocks, so that only the best so far and one block are in memory.
+    The pairs with the smallest e/w, where e is exponential, are a draw without replacement with probabilities in
+    proportion to w (Efraimidis and Spirakis 2006). Only one block of users and the smallest so far are in memory.
     """
     activity, popularity = clean.activity, clean.popularity
     active = np.flatnonzero(activity)
-    if len(active) * clean.n_items > _LISTABLE:
+    if len(active) * clean.n_items > _MAX_ENUMERATED:
         raise InputError(
-            f"{count:,} false interactions found no free pair by chance, and the pairs are too many to list"
+            f"ratio asks for too many false interactions: {count:,} of them found no free pair by random draws, and "
+            "the pairs are too many to enumerate. Lower the ratio"
         )
-    best, best_key = np.empty(0, dtype=np.int64), np.empty(0)
+    smallest, smallest_key = np.empty(0, dtype=np.int64), np.empty(0)
     step = max(1, _BLOCK // clean.n_items)
-    for begin in range(0, len(active), step):
-        users = active[begin : begin + step, None].astype(np.int64)
-        free = _free_of((users * clean.n_items + np.arange(clean.n_items)).ravel(), taken)
-        weight = activity[free // clean.n_items].astype(np.float64)
+    for start in range(0, len(active), step):
+        users = active[start : start + step, None].astype(np.int64)
+        pairs = (users * clean.n_items + np.arange(clean.n_items)).ravel()
+        pairs = pairs[_are_free(pairs, taken)]
+        weight = activity[pairs // clean.n_items].astype(np.float64)
         if kind == "popularity":
-            weight *= popularity[free % clean.n_items]
-        free, weight = free[weight > 0], weight[weight > 0]
-        best = np.concatenate([best, free])
-        best_key = np.concatenate([best_key, rng.exponential(size=len(free)) / weight])
-        least = np.argsort(best_key)[:count]
-        best, best_key = best[least], best_key[least]
-    if len(best) < count:
+            weight *= popularity[pairs % clean.n_items]
+        pairs, weight = pairs[weight > 0], weight[weight > 0]
+        smallest = np.concatenate([smallest, pairs])
+        smallest_key = np.concatenate([smallest_key, rng.exponential(size=len(pairs)) / weight])
+        order = np.argsort(smallest_key)[:count]
+        smallest, smallest_key = smallest[order], smallest_key[order]
+    if len(smallest) < count:
         raise InputError(
-            f"ratio asks for more false interactions than there is room for: {count - len(best):,} too many"
+            f"ratio asks for {count - len(smallest):,} false interactions more than pairs are free. Lower the ratio"
         )
-    return best
+    return smallest
 
 
-def _disliked(clean: Interactions, count: int, rng: np.random.Generator) -> Pairs:
+def _draw_disliked(clean: Interactions, count: int, rng: np.random.Generator) -> Pairs:
+    """Draw distinct pairs that active users rated low."""
     if clean.disliked is None:
         raise InputError(
             "kind='disliked' needs pairs that were rated low: keep the high ratings with "
             "Interactions.filter_by_rating, or load a data set of ratings"
         )
-    low = clean.disliked.tocoo()
-    pool = _free_of(low.row.astype(np.int64) * clean.n_items + low.col, _known(clean))
-    pool = pool[clean.activity[pool // clean.n_items] > 0]
-    if count > len(pool):
-        raise InputError(f"ratio asks for {count:,} disliked pairs, but there are only {len(pool):,}")
-    return rng.choice(pool, size=count, replace=False)
+    pairs = _to_pairs(clean.disliked, clean.n_items)
+    pairs = pairs[_are_free(pairs, _taken_pairs(clean))]
+    pairs = pairs[clean.activity[pairs // clean.n_items] > 0]
+    if count > len(pairs):
+        raise InputError(f"ratio asks for {count:,} disliked pairs, but there are only {len(pairs):,}. Lower the ratio")
+    return rng.choice(pairs, size=count, replace=False)
 
 
-def _added(clean: Interactions, noise: Pairs, rng: np.random.Generator) -> NoisyInteractions:
+def _add_noise(clean: Interactions, noise: Pairs, rng: np.random.Generator) -> NoisyInteractions:
+    """Add pairs, with weights, ratings and times like those of the user's true interactions."""
     users, items = (codes.astype(np.int32) for codes in np.divmod(noise, max(clean.n_items, 1)))
-    like = clean.matrix.indptr[users] + (rng.random(len(users)) * clean.activity[users]).astype(np.int64)
-    false = {name: values[like] for name, values in clean.columns.items()}
+    model = clean.matrix.indptr[users] + (rng.random(len(users)) * clean.activity[users]).astype(np.int64)
+    noise_columns = {name: values[model] for name, values in clean.columns.items()}
     if "timestamp" in clean.columns:
-        false["timestamp"] = _times_between(clean, users, rng)
-    return _built(
+        noise_columns["timestamp"] = _draw_times(clean, users, rng)
+    return _assemble(
         clean,
         np.concatenate([clean.user_codes, users]),
         np.concatenate([clean.item_codes, items]),
-        np.concatenate([clean.matrix.data, clean.matrix.data[like]]),
-        {name: np.concatenate([values, false[name]]) for name, values in clean.columns.items()},
+        np.concatenate([clean.matrix.data, clean.matrix.data[model]]),
+        {name: np.concatenate([values, noise_columns[name]]) for name, values in clean.columns.items()},
         np.repeat([False, True], [len(clean), len(noise)]),
     )
 
 
-def _times_between(clean: Interactions, users: NDArray[np.int32], rng: np.random.Generator) -> NDArray[Any]:
-    """For each user a time between two consecutive ones of theirs: as bunched, and as often equal, as those are."""
+def _draw_times(clean: Interactions, users: NDArray[np.int32], rng: np.random.Generator) -> NDArray[Any]:
+    """Draw a time between two consecutive ones of each user, so that times are as bunched as the true ones."""
     times = clean.columns["timestamp"]
     times = times[np.lexsort([times, clean.user_codes])]
-    gaps = np.maximum(clean.activity[users] - 1, 1)
-    before = clean.matrix.indptr[users] + (rng.random(len(users)) * gaps).astype(np.int64)
+    n_gaps = np.maximum(clean.activity[users] - 1, 1)
+    before = clean.matrix.indptr[users] + (rng.random(len(users)) * n_gaps).astype(np.int64)
     after = np.minimum(before + 1, clean.matrix.indptr[users + 1] - 1)
-    gap = (times[after] - times[before]).astype(np.float64) * rng.random(len(users))
+    delay = (times[after] - times[before]).astype(np.float64) * rng.random(len(users))
     if times.dtype.kind == "f":
-        return np.asarray(times[before] + gap)
-    return np.asarray(times[before] + gap.astype(np.int64).astype((times[:0] - times[:0]).dtype))
+        return np.asarray(times[before] + delay)
+    return np.asarray(times[before] + delay.astype(np.int64).astype((times[:0] - times[:0]).dtype))
 
 
-def _swapped(clean: Interactions, count: int, rng: np.random.Generator) -> NoisyInteractions:
-    """Let pairs of interactions exchange their items until `count` are false.
+def _swap_items(clean: Interactions, count: int, rng: np.random.Generator) -> NoisyInteractions:
+    """Exchange items between pairs of interactions until `count` of them are false.
 
-    Each round draws pairs at random; two interactions exchange where both new pairs are free. A true one and a false
-    one may exchange too: then one more is false.
+    Each round draws disjoint pairs of interactions. Two exchange their items if both new pairs are free. A true and a
+    false one may exchange, too, which makes one more false.
     """
-    taken = _check_room(clean, count)
-    base = clean.user_codes.astype(np.int64) * clean.n_items
+    taken = _taken_pairs(clean)
+    _check_free(clean, taken, count)
+    user_base = clean.user_codes.astype(np.int64) * clean.n_items
     items = clean.item_codes.copy()
     is_noise = np.zeros(len(clean), dtype=bool)
-    rounds_in_vain = 0
+    n_failures = 0
     while missing := count - np.count_nonzero(is_noise):
-        if rounds_in_vain == _PATIENCE:
+        if n_failures == _MAX_ROUNDS:
             raise InputError(
-                f"no way was found to swap {count:,} of {len(clean):,} interactions onto pairs that are free; only "
+                f"{count:,} of {len(clean):,} interactions could not be swapped onto free pairs; only "
                 f"{count - missing:,} could be. Lower the ratio"
             )
-        noise = np.sort(base[is_noise] + items[is_noise])
-        drawn = _first_of_each(rng.integers(len(clean), size=4 * missing + 64))
-        one, other = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 : 2 * (len(drawn) // 2)]
-        new = np.stack([base[one] + items[other], base[other] + items[one]])
+        noise = np.sort(user_base[is_noise] + items[is_noise])
+        drawn = _drop_repeats(rng.integers(len(clean), size=4 * missing + 64))
+        half = len(drawn) // 2
+        one, other = drawn[:half], drawn[half : 2 * half]
+        new = np.stack([user_base[one] + items[other], user_base[other] + items[one]])
         gain = 2 - (is_noise[one].astype(np.int64) + is_noise[other])
-        first = np.zeros(new.size, dtype=bool)
-        first[np.unique(new, return_index=True)[1]] = True
-        well = (gain > 0) & (_is_free(new, taken) & _is_free(new, noise) & first.reshape(new.shape)).all(axis=0)
+        is_first = np.zeros(new.size, dtype=bool)
+        is_first[np.unique(new, return_index=True)[1]] = True
+        is_free = _are_free(new, taken) & _are_free(new, noise) & is_first.reshape(new.shape)
+        is_valid = (gain > 0) & is_free.all(axis=0)
         if missing == 1:
-            well &= gain == 1
-        well &= np.cumsum(np.where(well, gain, 0)) <= missing
-        one, other = one[well], other[well]
+            is_valid &= gain == 1
+        is_valid &= np.cumsum(np.where(is_valid, gain, 0)) <= missing
+        one, other = one[is_valid], other[is_valid]
         items[one], items[other] = items[other], items[one]
         is_noise[one] = is_noise[other] = True
-        rounds_in_vain = 0 if len(one) else rounds_in_vain + 1
-    kept = clean.select(~is_noise, hold_out_rest=True)  # knows the swapped ones as held out
-    return _built(kept, clean.user_codes, items, clean.matrix.data, dict(clean.columns), is_noise)
+        n_failures = 0 if len(one) else n_failures + 1
+    remaining = clean.select(~is_noise, hold_out_rest=True)
+    return _assemble(remaining, clean.user_codes, items, clean.matrix.data, dict(clean.columns), is_noise)
 
 
-def _check_room(clean: Interactions, count: int) -> Pairs:
-    """The pairs that are taken, after a look at whether users who do anything have enough others."""
-    taken = _known(clean)
-    active = clean.activity > 0
-    free = int(active.sum()) * clean.n_items - int(np.count_nonzero(active[taken // max(clean.n_items, 1)]))
-    if count > free:
-        raise InputError(f"ratio asks for {count:,} false interactions, but only {free:,} pairs are free")
-    return taken
-
-
-def _built(
-    like: Interactions,
+def _assemble(
+    template: Interactions,
     users: NDArray[np.int32],
     items: NDArray[np.int32],
     weights: NDArray[np.float32],
     columns: dict[str, NDArray[Any]],
     is_noise: NDArray[np.bool_],
 ) -> NoisyInteractions:
-    columns["is_noise"] = is_noise
-    assembled = assemble_matrix(users, items, like.matrix.shape, weights, columns, "error")
-    matrix, columns = assembled.matrix, assembled.columns
-    is_noise = columns.pop("is_noise")
-    return NoisyInteractions(replace(like, matrix=matrix, columns=columns), is_noise)
+    """Return rows as interactions on the users and items of a template, with the mark in their order."""
+    columns = {**columns, "is_noise": is_noise}
+    assembled = assemble_matrix(users, items, template.matrix.shape, weights, columns, "error")
+    is_noise = assembled.columns.pop("is_noise")
+    return NoisyInteractions(replace(template, matrix=assembled.matrix, columns=assembled.columns), is_noise)
 
 
-def _known(clean: Interactions) -> Pairs:
-    """The pairs that are observed or held out, sorted."""
-    pairs = clean.user_codes.astype(np.int64) * clean.n_items + clean.item_codes
-    if clean.held_out is not None:
-        held_out = clean.held_out.tocoo()
-        others = held_out.row.astype(np.int64) * clean.n_items + held_out.col
-        pairs = np.sort(np.concatenate([pairs, others]), kind="stable")  # two sorted runs: that sort merges them
-    return pairs
+def _check_free(clean: Interactions, taken: Pairs, count: int) -> None:
+    """Refuse more noise than active users have free pairs."""
+    is_active = clean.activity > 0
+    n_taken = int(np.count_nonzero(is_active[taken // max(clean.n_items, 1)]))
+    n_free = int(is_active.sum()) * clean.n_items - n_taken
+    if count > n_free:
+        raise InputError(
+            f"ratio asks for {count:,} false interactions, but only {n_free:,} pairs are free. Lower the ratio"
+        )
 
 
-def _free_of(pairs: Pairs, taken: Pairs) -> Pairs:
-    return pairs[_is_free(pairs, taken)]
+def _taken_pairs(clean: Interactions) -> Pairs:
+    """Return the observed and held-out pairs, sorted."""
+    observed = clean.user_codes.astype(np.int64) * clean.n_items + clean.item_codes
+    if clean.held_out is None:
+        return observed
+    held_out = _to_pairs(clean.held_out, clean.n_items)
+    return np.sort(np.concatenate([observed, held_out]), kind="stable")  # merges the two sorted halves
 
 
-def _is_free(pairs: Pairs, taken: Pairs) -> NDArray[np.bool_]:
-    """Which pairs are not among the taken ones, which are sorted."""
+def _to_pairs(matrix: Any, n_items: int) -> Pairs:
+    entries = matrix.tocoo()
+    return np.asarray(entries.row.astype(np.int64) * n_items + entries.col)
+
+
+def _are_free(pairs: Pairs, taken: Pairs) -> NDArray[np.bool_]:
+    """Return which pairs are not among sorted taken ones."""
     if not len(taken):
         return np.ones(pairs.shape, dtype=bool)
     nearest = taken[np.minimum(np.searchsorted(taken, pairs), len(taken) - 1)]
     return np.asarray(nearest != pairs)
 
 
-def _first_of_each(pairs: Pairs) -> Pairs:
-    """Distinct pairs, in the order of their first appearance."""
+def _drop_repeats(pairs: Pairs) -> Pairs:
+    """Return distinct pairs in the order of their first appearance."""
     return pairs[np.sort(np.unique(pairs, return_index=True)[1])]
