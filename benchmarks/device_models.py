@@ -31,9 +31,10 @@ from prorec.models import (
     VAE,
     WRMF,
     Model,
-    _least_squares,
-    _on_device,
-    _top_on_device,
+    _batches,
+    _gpu_least_squares,
+    _gpu_matrix,
+    _gpu_top_k,
     _training,
     nce,
 )
@@ -56,8 +57,8 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(MODELS[:-1]), help=f"of {', '.join(MODELS)}")
     given = parser.parse_args()
     if given.device == "cpu-torch":
-        model_module.device_for = lambda *_: torch.device("cpu")  # type: ignore[attr-defined]
-        _training._cuts_there = lambda _: True  # type: ignore[assignment]
+        model_module.resolve_device = lambda *_: torch.device("cpu")  # type: ignore[attr-defined]
+        _training._is_gpu = lambda _: True  # type: ignore[assignment]
     begin = time.perf_counter()
     matrix = made_up(given.users, given.items, given.clicks, given.seed)
     clicks = prorec.Interactions.from_matrix(matrix)
@@ -134,43 +135,44 @@ def stages() -> Iterator[Stages]:
 
         return run
 
-    sparse, best, model = _on_device.Sparse, _top_on_device.Best, model_module.Model
+    matrix, ranker, model = _gpu_matrix.GpuMatrix, _gpu_top_k.GpuRanker, model_module.Model
+    pattern, block = _gpu_matrix.SparsityPattern, _gpu_least_squares._RowBlock
     steps: list[tuple[Any, str, str]] = [
         (model_module, "as_interactions", "host: weights are checked"),
-        (model, "_check_finite", "host: results are checked"),
-        (model, "_positions", "host: ids are looked up"),
+        (model, "_set_result", "host: results are checked"),
+        (model, "_find_positions", "host: ids are looked up"),
         (model, "_popularity", "host: popularity"),
-        (model_module, "row_sums", "host: who is unknown"),
-        (model_module, "_finite", "host: scores are checked"),
+        (model_module, "row_sums", "host: users without any weight"),
+        (_gpu_top_k, "check_scores", "host: scores are checked"),
         (nce, "leading_right_vectors", "Krylov space: dense, and eigenvectors"),
         (nce, "cho_solve", "host: ridge regression"),
-        (_on_device, "tensor", "transfer: to the device"),
-        (_top_on_device, "tensor", "transfer: to the device"),
-        (_on_device, "to_host", "transfer: to the host"),
-        (_top_on_device, "to_host", "transfer: to the host"),
-        (_on_device.Pattern.transposed, "func", "device: transposition"),
-        (_on_device.Pattern.begins, "func", "device: segments"),
-        (sparse, "times", "device: sparse × dense"),
-        (sparse, "column_sums", "device: popularity"),
-        (sparse, "times_columns", "device: discount"),
-        (sparse, "gram", "device: products of items"),
-        (_on_device, "products", "device: products of factors"),
-        (_least_squares, "products", "device: products of factors"),
-        (_least_squares._Rows, "__init__", "device: factors of a block, gathered"),
-        (_least_squares._Rows, "_applied", "device: the equations' left-hand side"),
-        (_least_squares._Rows, "_keep", "device: rows that are done, left out"),
-        (_least_squares._Rows, "solved", "device: conjugate gradients, the rest"),
-        (_top_on_device, "_picked", "host: users of the block"),
-        (_top_on_device, "entries_of", "device: where seen items are"),
-        (_top_on_device, "_first_of_largest", "device: top k of keys"),
-        (best, "_best", "device: largest of groups, candidates"),
-        (best, "_block", "device: scores, mask"),
-        (CDAE, "_network", "host: initial parameters"),
-        (VAE, "_network", "host: initial parameters"),
-        (CDAE, "_arrays_of", "host: everybody's hidden state"),
-        (VAE, "_arrays_of", "host: everybody's hidden state"),
-        (_training.Batch, "cut", "training: batches"),  # type: ignore[attr-defined]
-        (_training, "_gradients", "training: loss, gradients"),
+        (_gpu_matrix, "to_tensor", "transfer: to the device"),
+        (_gpu_top_k, "to_tensor", "transfer: to the device"),
+        (_gpu_matrix, "to_host", "transfer: to the host"),
+        (_gpu_top_k, "to_host", "transfer: to the host"),
+        (pattern.transposed, "func", "device: transposition"),
+        (pattern.segment_starts, "func", "device: segments"),
+        (matrix, "times", "device: sparse × dense"),
+        (matrix, "column_sums", "device: popularity"),
+        (matrix, "scale_columns", "device: discount"),
+        (matrix, "gram_on_device", "device: Gram matrix of items"),
+        (_gpu_matrix, "dense_gram", "device: Gram matrix of factors"),
+        (_gpu_least_squares, "dense_gram", "device: Gram matrix of factors"),
+        (block, "__init__", "device: factors of a block, gathered"),
+        (block, "_apply", "device: the equations' left-hand side"),
+        (block, "_keep_rows", "device: solved rows, removed"),
+        (block, "solve", "device: conjugate gradients, the rest"),
+        (_gpu_top_k, "_take_rows", "host: users of the block"),
+        (_gpu_top_k, "find_entries", "device: positions of seen items"),
+        (_gpu_top_k, "_stable_top_k", "device: top k of keys"),
+        (ranker, "_top_k", "device: largest of groups, candidates"),
+        (ranker, "_rank_block", "device: scores, mask"),
+        (CDAE, "_make_network", "host: initial parameters"),
+        (VAE, "_make_network", "host: initial parameters"),
+        (CDAE, "_to_arrays", "host: hidden states of all users"),
+        (VAE, "_to_arrays", "host: hidden states of all users"),
+        (_batches.BatchMaker, "make", "training: batches"),
+        (_training, "_compute_gradients", "training: loss, gradients"),
         (_training, "train", "training: Adam, and everything else"),
     ]
     before = [(owner, name, owner.__dict__[name]) for owner, name, _ in steps if hasattr(owner, name)]

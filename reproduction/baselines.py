@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,8 +113,7 @@ def _score_interactions(model: Model, clicks: Interactions) -> NoiseScores:
     matrix, scores = clicks.matrix, np.empty(len(clicks))
     for begin in range(0, clicks.n_users, _BLOCK):
         rows = np.arange(begin, min(begin + _BLOCK, clicks.n_users))
-        block: Any = np.empty((len(rows), clicks.n_items), dtype=np.float32)
-        model.score_known_users(rows, block)
+        block = model.score_known_users(rows)
         part = slice(matrix.indptr[rows[0]], matrix.indptr[rows[-1] + 1])
         scores[part] = block[clicks.user_codes[part] - begin, matrix.indices[part]]
     return scores

@@ -67,7 +67,7 @@ def test_what_train_and_recommend_refuse(clicks: Path, folder: Path, tmp_path: P
         (("train", str(clicks), "--out", "/proc/model"), "the folder /proc is not writable"),
         (("train", str(clicks), "--out", str(tmp_path / "m"), "--model", "wmrf"), "did you mean 'wrmf'?"),
         (("train", str(tmp_path / "none.csv"), "--out", str(tmp_path / "m")), "there is no such file"),
-        (("recommend", str(tmp_path)), "there is no model here"),
+        (("recommend", str(tmp_path)), "model.json is missing"),
         (("recommend", str(folder), "-k", "0"), "k must be a whole number from 1 to the number of items"),
         (("recommend", str(folder), "-u", "999"), "user 999 is not among"),
         (("recommend", str(folder), "-u", "ann"), "--user must be a whole number"),

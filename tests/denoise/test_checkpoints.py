@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from prorec import InputError, ProRec
 from prorec.models import CDAE, NCE, SVD, WRMF, Model
-from tests.models.test_all import clicks, made
+from tests.models.helpers import clicks, make_small
 
 torch.set_num_threads(1)
 
@@ -22,7 +22,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "model", [NCE(rank=3), WRMF(rank=3), made(CDAE).set_params(epochs=4)], ids=lambda model: type(model).__name__
+    "model", [NCE(rank=3), WRMF(rank=3), make_small(CDAE).set_params(epochs=4)], ids=lambda model: type(model).__name__
 )
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_a_killed_run_resumes_to_the_same_result(model: Model, warm_start: bool, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 
 from prorec.denoise.loss import ModelLoss
 from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model
-from tests.models.test_all import all_scores, clicks, made
+from tests.models.helpers import all_scores, clicks, make_small
 
 torch.set_num_threads(1)
 
@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 @pytest.mark.parametrize("kind", [SVD, NCE, WRMF, EASE, CDAE, VAE])
 def test_loss_equals_the_dense_reference(kind: type[Model]) -> None:
     data = clicks()
-    model = made(kind).fit(data)
+    model = make_small(kind).fit(data)
     weights = np.random.default_rng(0).random(len(data)).astype(np.float32)
     x = data.with_weights(weights).matrix.toarray().astype(float)
     s = all_scores(model)
@@ -49,11 +49,11 @@ def test_loss_equals_the_dense_reference(kind: type[Model]) -> None:
 def test_the_items_of_nce_minimize_the_loss() -> None:
     """With U fixed no other V has a smaller L, so the penalty is the right one, and on V."""
     data = clicks()
-    model = made(NCE).fit(data)
+    model = make_small(NCE).fit(data)
     best = ModelLoss(model, data.matrix)(data.matrix.data).total
     rng = np.random.default_rng(1)
     for _ in range(5):
-        other = made(NCE).fit(data)
+        other = make_small(NCE).fit(data)
         other.arrays_["items"] = model.arrays_["items"] + 0.01 * rng.standard_normal(
             model.arrays_["items"].shape
         ).astype(np.float32)
@@ -62,7 +62,7 @@ def test_the_items_of_nce_minimize_the_loss() -> None:
 
 def test_the_sum_over_all_pairs_is_the_same_on_a_torch_device(monkeypatch: pytest.MonkeyPatch) -> None:
     data = clicks()
-    model = made(CDAE).fit(data)
+    model = make_small(CDAE).fit(data)
     on_cpu = ModelLoss(model, data.matrix)(data.matrix.data)
     monkeypatch.setattr("prorec.denoise.loss.resolve_device", lambda *_: torch.device("cpu"))
     on_device = ModelLoss(model, data.matrix)(data.matrix.data)

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 import prorec
 from prorec import InputError, Interactions, NotFittedError, ProRec
 from prorec.models import NCE
-from tests.models.test_all import clicks
+from tests.models.helpers import clicks
 
 
 def test_tune_own_and_inner_parameters() -> None:

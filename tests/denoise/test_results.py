@@ -19,7 +19,7 @@ from prorec.denoise import denoiser
 from prorec.denoise.loss import ModelLoss
 from prorec.interactions.tables import FrameType, to_frame
 from prorec.models import EASE, NCE, SVD, Popularity
-from tests.models.test_all import clicks
+from tests.models.helpers import clicks
 
 
 def test_noise_table(denoised: ProRec, cinema: Interactions) -> None:

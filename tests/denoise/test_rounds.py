@@ -10,7 +10,7 @@ import pytest
 
 from prorec import InputError, ProRec
 from prorec.models import NCE, WRMF, Popularity
-from tests.models.test_all import clicks
+from tests.models.helpers import clicks
 
 
 def test_relabeling_from_current_weights_ends_at_zero_and_from_original_weights_converges() -> None:

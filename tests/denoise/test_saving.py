@@ -12,7 +12,7 @@ import pytest
 import prorec
 from prorec import InputError, Interactions, ProRec
 from prorec.models import NCE
-from tests.models.test_all import clicks
+from tests.models.helpers import clicks
 
 
 @pytest.mark.parametrize("threshold", ["personal", "none", 3])

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from prorec import InputError, Interactions, ProRec
 from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity
-from tests.models.test_all import all_scores, clicks, made
+from tests.models.helpers import all_scores, clicks, make_small
 
 torch.set_num_threads(1)
 
@@ -110,7 +110,7 @@ def test_weights_equal_the_dense_reference(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("kind", [NCE, WRMF, EASE, Popularity, CDAE, VAE])
 def test_weights_of_every_model_equal_the_dense_reference(kind: type[Model]) -> None:
     data = active_clicks()
-    model = made(kind)
+    model = make_small(kind)
     # Popularity's scores are counts, a network's are logits or probabilities: γ goes with them.
     gamma = 10.0 if kind is Popularity else 1.0 if kind is VAE else 0.2
     parameters = DEFAULTS | {"gamma": gamma, "rounds": 1}

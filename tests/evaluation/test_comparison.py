@@ -11,7 +11,7 @@ import prorec
 from prorec import InputError
 from prorec.evaluation.comparison import compare_on_splits
 from prorec.models import NCE, Popularity
-from tests.models.test_all import clicks
+from tests.models.helpers import clicks
 
 
 def test_users_are_averaged_over_splits_before_anything_is_tested() -> None:

@@ -14,8 +14,8 @@ from prorec._core.parameters import parameters_of
 from prorec.evaluation.parameter_search import Grid, SearchMethod
 from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.models import EASE, NCE, SVD, Model, Popularity, svd
-from prorec.models._sparse import OnHost
-from tests.models.test_all import clicks
+from prorec.models._cpu_matrix import CpuMatrix
+from tests.models.helpers import clicks
 
 PARTS = prorec.split_by_user(clicks(), (0.5, 0.2, 0.3), seed=0)
 GRID: Grid = {"rank": [1, 2, 5], "regularization": [0.1, 10.0]}
@@ -198,13 +198,13 @@ def test_parameters_that_are_no_numbers_are_kept(tmp_path: Path) -> None:
 def test_trials_share_decompositions(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is one decomposition per rank, whatever the ridge, and the values are those of separate fits."""
     done = []
-    decomposed = svd._decomposed
+    decompose = svd._decompose
 
     def count_decompositions(matrix: Any, rank: int, seed: int) -> svd.Decomposition:
         done.append(rank)
-        return decomposed(matrix, rank, seed)
+        return decompose(matrix, rank, seed)
 
-    monkeypatch.setattr(svd, "_decomposed", count_decompositions)
+    monkeypatch.setattr(svd, "_decompose", count_decompositions)
     grid: Grid = {"rank": [2, 5], "regularization": [0.1, 10.0, 1000.0]}
     result = prorec.tune(NCE(), PARTS.train, PARTS.valid, grid, metric="ndcg@5")
     assert done == [2, 5]
@@ -221,7 +221,7 @@ def test_shared_decompositions_are_bounded_and_copied() -> None:
         vectors[:] = 7
         again, same = svd.leading_right_vectors(matrix, 3, 0)
         np.testing.assert_array_equal(again, values)
-        np.testing.assert_array_equal(same, svd._decomposed(OnHost(matrix), 3, 0)[1])
+        np.testing.assert_array_equal(same, svd._decompose(CpuMatrix(matrix), 3, 0)[1])
         for seed in range(20):
             svd.leading_right_vectors(matrix, 2, seed)
         shared = svd._shared.get()

@@ -10,19 +10,12 @@ from scipy.sparse.linalg import svds
 from prorec import InputError
 from prorec.models import EASE, NCE, SVD, WRMF
 from prorec.models.svd import leading_right_vectors
-from tests.models.test_all import clicks
-
-
-def weighted(n_users: int, n_items: int, seed: int = 0, density: float = 0.2) -> csr_array:
-    rng = np.random.default_rng(seed)
-    tastes = rng.random((n_users, 6)) @ rng.random((6, n_items))
-    is_there = rng.random((n_users, n_items)) < density * tastes / tastes.mean()
-    return csr_array((is_there * rng.choice([0.25, 0.5, 1.0], (n_users, n_items))).astype(np.float32))
+from tests.models.helpers import all_scores, clicks, factors_of, make_matrix
 
 
 @pytest.mark.parametrize("shape", [(40, 30), (30, 40), (700, 500), (500, 700)])
 def test_svd_against_lapack(shape: tuple[int, int]) -> None:
-    matrix = weighted(*shape)
+    matrix = make_matrix(*shape)
     values, vectors = leading_right_vectors(matrix, 5, seed=0)
     _, wanted, right = np.linalg.svd(matrix.toarray().astype(float))
     np.testing.assert_allclose(values, wanted[:5], rtol=2e-2)
@@ -36,7 +29,7 @@ def test_svd_against_lapack(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("true_rank", [1, 3, 12, 40])
 @pytest.mark.parametrize("scale", [1.0, 1e-12])
 def test_svd_of_a_matrix_of_lower_rank(true_rank: int, scale: float) -> None:
-    """400 × 300, but only so many different rows: the space is exhausted after that many directions."""
+    """The matrix has few different rows, so that the Krylov space is exhausted early."""
     rng = np.random.default_rng(0)
     rows = (rng.random((true_rank, 300)) < 0.2).astype(np.float32)
     dense = rows[rng.integers(true_rank, size=400)]
@@ -59,27 +52,27 @@ def test_svd_of_ones() -> None:
     np.testing.assert_allclose(vectors[:, 0], 0.1, rtol=1e-4)
 
 
-def test_svd_is_as_good_as_arpack_where_it_counts() -> None:
-    matrix = weighted(1500, 1200, density=0.05)
+def test_svd_keeps_as_much_as_arpack() -> None:
+    matrix = make_matrix(1500, 1200, density=0.05)
     ours = np.linalg.norm(SVD(30).fit(matrix).arrays_["users"])
     theirs = np.linalg.norm(svds(matrix.astype(float), 30)[1])
     assert ours > 0.99 * theirs
 
 
 def test_nce_against_its_formula() -> None:
-    matrix = weighted(50, 40)
+    matrix = make_matrix(50, 40)
     x = matrix.toarray().astype(float)
     popularity = x.sum(axis=0) / x[x > 0].mean()
     discount = np.maximum(np.log(50 / np.where(popularity > 0, popularity, 1) ** 1.1), 0)
     _, values, right = np.linalg.svd(x * discount)
     users = x @ right[:6].T * np.sqrt(values[:6])
     items = np.linalg.solve(users.T @ users + 7 * np.eye(6), users.T @ x)
-    factors = NCE(rank=6, regularization=7, popularity_power=1.1).fit(matrix).scores_
+    factors = factors_of(NCE(rank=6, regularization=7, popularity_power=1.1).fit(matrix))
     np.testing.assert_allclose(factors.users @ factors.items.T, users @ items, atol=1e-4)
 
 
 def test_ease_against_its_formula() -> None:
-    matrix = weighted(50, 40)
+    matrix = make_matrix(50, 40)
     x = matrix.toarray().astype(float)
     inverse = np.linalg.inv(x.T @ x + 5 * np.eye(40))
     weights = -inverse / inverse.diagonal()
@@ -88,7 +81,7 @@ def test_ease_against_its_formula() -> None:
 
 
 def test_wrmf_users_solve_their_equation() -> None:
-    matrix = weighted(60, 50)
+    matrix = make_matrix(60, 50)
     model = WRMF(rank=8, alpha=10, regularization=2, sweeps=5).fit(matrix)
     h = model.arrays_["items"].astype(float)
     for user in range(60):
@@ -99,34 +92,32 @@ def test_wrmf_users_solve_their_equation() -> None:
 
 
 def test_wrmf_lowers_its_objective() -> None:
-    matrix = weighted(60, 50)
+    matrix = make_matrix(60, 50)
     x = matrix.toarray().astype(float)
 
     def objective(model: WRMF) -> float:
         users, items = (model.arrays_[name].astype(float) for name in ("users", "items"))
-        # What the equation minimises: (1 + αr)(r − s)² on observed pairs, s² on the others.
+        # The normal equations minimize (1 + αr)(r − s)² on observed pairs and s² on the others.
         errors = (1 + 10 * x) * (x - users @ items.T) ** 2
-        return errors.sum() + 2 * ((users**2).sum() + (items**2).sum())
+        return float(errors.sum() + 2 * ((users**2).sum() + (items**2).sum()))
 
     values = [objective(WRMF(rank=8, alpha=10, regularization=2, sweeps=sweeps).fit(matrix)) for sweeps in (1, 3, 15)]
     assert values[0] > values[1] > values[2]
 
 
-def test_numbers_that_explode() -> None:
-    with pytest.raises(InputError, match="WRMF came to numbers that are not finite: a parameter is too extreme"):
+def test_results_that_are_not_finite_are_refused() -> None:
+    with pytest.raises(InputError, match=r"WRMF must be finite.*less extreme parameters"):
         WRMF(rank=5, alpha=1e30).fit(clicks())
 
 
-def test_nce_does_not_find_items_less_popular_when_all_weights_are_scaled() -> None:
-    matrix = weighted(50, 40)
-    whole, half = (NCE(rank=6, regularization=0.0).fit(factor * matrix) for factor in (1.0, 0.5))
-    np.testing.assert_allclose(
-        half.scores_.users @ half.scores_.items.T, 0.5 * (whole.scores_.users @ whole.scores_.items.T), atol=1e-4
-    )
+def test_scaled_weights_do_not_change_the_popularity_discount_of_nce() -> None:
+    matrix = make_matrix(50, 40)
+    full, half = (NCE(rank=6, regularization=0.0).fit(factor * matrix) for factor in (1.0, 0.5))
+    np.testing.assert_allclose(all_scores(half), 0.5 * all_scores(full), atol=1e-4)
 
 
-def test_svd_is_exact_where_that_is_no_slower() -> None:
-    """Few users, many items and many factors: a flat spectrum, whose last vectors take long to tell apart."""
+def test_svd_is_exact_where_that_is_not_slower() -> None:
+    """Few users, many items and many factors give a flat spectrum, whose last vectors are hard to separate."""
     rng = np.random.default_rng(0)
     matrix = csr_array((rng.random((600, 3000)) < 0.01).astype(np.float32))
     ours = np.linalg.norm(SVD(100).fit(matrix).arrays_["users"], axis=0)

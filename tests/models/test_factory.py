@@ -1,26 +1,25 @@
-"""Models by name; models that start from another."""
+"""Models by name, and models that start from another."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-import torch
 
 from prorec import InputError, NotFittedError
-from prorec.models import CDAE, NCE, VAE, WRMF, Model
+from prorec.models import CDAE, NCE, VAE, WRMF
 from prorec.models.factory import cap_rank, make_model, parse_parameters
-from tests.models.test_all import clicks, made
-
-torch.set_num_threads(1)
+from tests.models.helpers import clicks, make_small
 
 
-def test_by_name_in_any_case() -> None:
+def test_names_in_any_case() -> None:
     assert make_model("NCE") == NCE()
     assert make_model("wrmf", {"rank": 7}) == WRMF(rank=7)
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "problem"),
+    ("name", "parameters", "message"),
     [
         ("nse", {}, "there is no model called 'nse'; did you mean 'nce'"),
         ("prorec", {}, "there is no model called 'prorec'"),
@@ -28,12 +27,12 @@ def test_by_name_in_any_case() -> None:
         ("ease", {"zzz": 5}, "EASE has no parameter called 'zzz'; There are device, regularization, seed"),
     ],
 )
-def test_near_matches(name: str, parameters: dict[str, object], problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
+def test_unknown_names_are_refused_with_a_suggestion(name: str, parameters: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         make_model(name, parameters)
 
 
-def test_parameters_as_typed() -> None:
+def test_parameters_from_text() -> None:
     assert parse_parameters(["rank=20", "hidden=None", "regularization=1e-3", " loss = t-ce", "device=cpu"]) == {
         "rank": 20,
         "hidden": None,
@@ -46,7 +45,7 @@ def test_parameters_as_typed() -> None:
             parse_parameters([wrong])
 
 
-def test_no_more_factors_than_the_data_can_tell_apart() -> None:
+def test_the_rank_is_capped() -> None:
     assert cap_rank(NCE(), (40, 1000)).rank == 10  # type: ignore[attr-defined]
     assert cap_rank(NCE(), (4000, 1000)).rank == 100  # type: ignore[attr-defined]
     assert cap_rank(NCE(rank=30), (40, 1000), ["rank"]).rank == 30  # type: ignore[attr-defined]
@@ -54,28 +53,31 @@ def test_no_more_factors_than_the_data_can_tell_apart() -> None:
     assert cap_rank(make_model("ease"), (2, 2)) == make_model("ease")
 
 
-@pytest.mark.parametrize("kind", [WRMF, CDAE, VAE])
-def test_a_start_is_begun_with(kind: type[Model]) -> None:
+@pytest.mark.parametrize("model_class", [WRMF, CDAE, VAE])
+def test_a_warm_start_is_closer_than_a_cold_one(model_class: type[Any]) -> None:
     data = clicks()
-    before = made(kind).fit(data)
-    few = {"sweeps": 1} if kind is WRMF else {"epochs": 1}
-    how = {name: value for name, value in before.get_params(deep=False).items() if name not in few} | few
-    cold, warm = kind(**how).fit(data), kind(**how).fit(data, init_from=before)
-    wanted = before.arrays_["items"]
-    assert np.abs(warm.arrays_["items"] - wanted).mean() < 0.5 * np.abs(cold.arrays_["items"] - wanted).mean()
-    assert kind(**how).fit(data, init_from=before).arrays_["items"].tobytes() == warm.arrays_["items"].tobytes()
+    before = make_small(model_class).fit(data)
+    short = {"sweeps": 1} if model_class is WRMF else {"epochs": 1}
+    parameters = {name: value for name, value in before.get_params(deep=False).items() if name not in short} | short
+    cold, warm = model_class(**parameters).fit(data), model_class(**parameters).fit(data, init_from=before)
+    expected = before.arrays_["items"]
+    assert np.abs(warm.arrays_["items"] - expected).mean() < 0.5 * np.abs(cold.arrays_["items"] - expected).mean()
+    assert (
+        model_class(**parameters).fit(data, init_from=before).arrays_["items"].tobytes()
+        == warm.arrays_["items"].tobytes()
+    )
 
 
-def test_starts_that_cannot_be() -> None:
+def test_warm_starts_that_do_not_match_are_refused() -> None:
     data = clicks()
-    nce, wrmf = made(NCE).fit(data), made(WRMF).fit(data)
+    nce, wrmf = make_small(NCE).fit(data), make_small(WRMF).fit(data)
     with pytest.raises(InputError, match="NCE learns in one step"):
-        made(NCE).fit(data, init_from=nce)
+        make_small(NCE).fit(data, init_from=nce)
     with pytest.raises(InputError, match="init_from must be another WRMF; got NCE"):
-        made(WRMF).fit(data, init_from=nce)
+        make_small(WRMF).fit(data, init_from=nce)
     with pytest.raises(InputError, match="width 5; got one of"):
         WRMF(rank=5).fit(data, init_from=wrmf)
     with pytest.raises(NotFittedError, match="not fitted yet"):
-        made(WRMF).fit(data, init_from=made(WRMF))
+        make_small(WRMF).fit(data, init_from=make_small(WRMF))
     with pytest.raises(InputError, match="init_from must be a WRMF of"):
-        made(WRMF).fit(data.drop_empty(), init_from=wrmf)
+        make_small(WRMF).fit(data.drop_empty(), init_from=wrmf)

@@ -1,3 +1,5 @@
+"""Popularity against a sort, and recommendations as a table."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -10,7 +12,7 @@ from tests.strategies import interactions, pairs_of
 
 
 @given(interactions(min_size=1))
-def test_equals_a_sort_of_the_unseen(data: Interactions) -> None:
+def test_ranking_equals_a_sort_of_unseen_items(data: Interactions) -> None:
     data = data.with_weights(np.minimum(data.matrix.data, 1))
     model = Popularity().fit(data)
     weight = data.matrix.toarray().sum(axis=0)
@@ -34,3 +36,16 @@ def test_recommendations_are_a_table_of_ids() -> None:
         "item": ["x", "z", "z"],
         "score": [1, 0, 0],
     }
+
+
+def test_similar_items_are_a_table_of_ids() -> None:
+    clicks = Interactions.from_matrix(csr_array([[1, 1, 0], [0, 1, 1]]), users=["a", "b"], items=["x", "y", "z"])
+    similar = Popularity().fit(clicks).similar_items(["x"], k=3)
+    assert repr(similar) == "SimilarItems(1 query items × top 3 of 3 items)"
+    table = similar.to_table("pandas")
+    assert table.drop(columns="score").to_dict("list") == {
+        "item": ["x", "x"],
+        "rank": [1, 2],
+        "similar_item": ["y", "z"],
+    }
+    np.testing.assert_allclose(table["score"], [0.5**0.5, 0])

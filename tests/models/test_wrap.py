@@ -1,4 +1,4 @@
-"""Third-party models, the real ones."""
+"""Models of implicit and Cornac, and own models, wrapped."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.sparse import csr_array, csr_matrix
 
 import prorec
 from prorec import Factors, InputError
 from prorec.models import SVD, Model, wrap
-from tests.models.test_all import clicks
+from tests.models.helpers import clicks
 
 
 def implicit_models() -> list[Any]:
@@ -41,11 +42,11 @@ def cornac_models() -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("which", range(3))
-def test_implicit(which: int) -> None:
+@pytest.mark.parametrize("index", range(3))
+def test_implicit(index: int) -> None:
     data = clicks()
-    theirs = implicit_models()[which]
-    model = wrap(theirs).fit(data)
+    theirs = implicit_models()[index]
+    model: Any = wrap(theirs).fit(data)
     assert isinstance(model.scores_, Factors)
     recommended = model.recommend(data.users[:-1], k=3)
     assert np.mean(recommended.item_positions % 2 == np.arange(59)[:, None] % 2) > 0.8
@@ -57,39 +58,38 @@ def test_implicit(which: int) -> None:
     assert np.mean(new.item_positions % 2 == np.arange(59)[:, None] % 2) > 0.75
     similar = model.similar_items(data.items[:10], k=3)
     assert np.mean(similar.item_positions % 2 == np.arange(10)[:, None] % 2) > 0.7
-    assert theirs.user_factors is None  # the model that was given is as it was
+    assert theirs.user_factors is None  # the given model is unchanged
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("which", range(3))
-def test_cornac(which: int) -> None:
+@pytest.mark.parametrize("index", range(3))
+def test_cornac(index: int) -> None:
     data = clicks()
-    model = wrap(cornac_models()[which]).fit(data)
+    model: Any = wrap(cornac_models()[index]).fit(data)
     recommended = model.recommend(data.users[:-1], k=3)
     right = np.mean(recommended.item_positions % 2 == np.arange(59)[:, None] % 2)
-    assert right > (0.8 if which else 0.3)  # MF fits ratings, which are all 1 here
-    fitted, known = model.fitted_, model.fitted_.train_set if hasattr(model.fitted_, "train_set") else None
-    if known is not None:
-        user = known.uid_map[5]
-        wanted = np.asarray(fitted.score(user))
+    assert right > (0.8 if index else 0.3)  # MF fits ratings, which are all 1 here
+    train_set = getattr(model.fitted_, "train_set", None)
+    if train_set is not None:
+        expected = np.asarray(model.fitted_.score(train_set.uid_map[5]))
         got = model.scores_(np.array([5]))[0]
-        for item, place in known.iid_map.items():
-            assert got[item] == pytest.approx(wanted[place], rel=1e-5)
+        for item, position in train_set.iid_map.items():
+            assert got[item] == pytest.approx(expected[position], rel=1e-5)
     assert not callable(getattr(model.scores_, "users", None))
-    with pytest.raises(InputError, match="only scores users it knows"):
+    with pytest.raises(InputError, match="only scores users that it was fitted on"):
         model.recommend_new([[100]], k=3)
     similar = model.similar_items(data.items[:10], k=3)
     assert np.mean(similar.item_positions % 2 == np.arange(10)[:, None] % 2) > 0.8
 
 
 class ByScores:
-    """The smallest model there can be: everybody likes what they have."""
+    """A minimal model: users like the items that they have."""
 
     def fit(self, matrix: csr_matrix) -> None:
         self.matrix = matrix
 
-    def score(self, rows: np.ndarray) -> np.ndarray:
-        return self.matrix[rows].toarray()
+    def score(self, rows: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(self.matrix[rows].toarray())
 
 
 class ByFactors:
@@ -97,11 +97,11 @@ class ByFactors:
         learned = SVD(3).fit(csr_array(matrix)).arrays_
         self.user_factors, self.items = learned["users"], learned["items"]
 
-    def item_factors(self) -> np.ndarray:
+    def item_factors(self) -> NDArray[Any]:
         return self.items
 
 
-def test_models_of_ones_own(tmp_path: Path) -> None:
+def test_own_models(tmp_path: Path) -> None:
     data = clicks()
     by_scores = wrap(ByScores()).fit(data)
     ranked = by_scores.recommend(data.users[:3], k=30, exclude_seen=False).item_positions
@@ -114,45 +114,45 @@ def test_models_of_ones_own(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="a wrapped ByFactors cannot be saved here"):
         by_factors.save(tmp_path)
-    assert prorec.evaluate(by_factors, data, k=5).mean["ndcg@5"] == 0  # what was seen is not recommended
+    assert prorec.evaluate(by_factors, data, k=5).mean["ndcg@5"] == 0  # seen items are not recommended
 
 
 def test_weight_zero_is_left_out() -> None:
     data = clicks()
-    model = wrap(ByScores()).fit(data.with_weights(np.where(data.item_codes == 3, 0.0, 1.0)))
+    model: Any = wrap(ByScores()).fit(data.with_weights(np.where(data.item_codes == 3, 0.0, 1.0)))
     assert model.fitted_.matrix.nnz == data.matrix.nnz - int((data.item_codes == 3).sum())
 
 
-def test_ours_is_not_wrapped() -> None:
+def test_our_models_are_not_wrapped() -> None:
     model: Model = SVD(3)
     assert wrap(model) is model
 
 
-def test_bad_models() -> None:
+def test_bad_models_are_refused() -> None:
     class Nothing:
         def fit(self, matrix: csr_matrix) -> None:
             pass
 
     class Short(ByScores):
-        def score(self, rows: np.ndarray) -> np.ndarray:
+        def score(self, rows: NDArray[Any]) -> NDArray[Any]:
             return np.ones((len(rows), 2))
 
     class Odd(ByFactors):
-        def item_factors(self) -> np.ndarray:
+        def item_factors(self) -> NDArray[Any]:
             return self.items[:5]
 
     class Broken(ByFactors):
-        def item_factors(self) -> np.ndarray:
+        def item_factors(self) -> NDArray[Any]:
             return self.items * np.nan
 
     data = clicks()
     with pytest.raises(InputError, match="model must have a fit method; object has none"):
         wrap(object())
-    with pytest.raises(InputError, match="Nothing has neither user_factors and item_factors nor a score method"):
+    with pytest.raises(InputError, match=r"user_factors and item_factors, or a score method.*Nothing"):
         wrap(Nothing()).fit(data)
     with pytest.raises(InputError, match="must return 1 × 30 finite numbers for 1 users"):
         wrap(Short()).fit(data).recommend(data.users[:1])
     with pytest.raises(InputError, match="the model's factors have shapes"):
         wrap(Odd()).fit(data)
-    with pytest.raises(InputError, match="the model's factors of items are not finite"):
+    with pytest.raises(InputError, match="the model's factors of items must be finite"):
         wrap(Broken()).fit(data)

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from prorec import Factors, InputError, ProRec
 from prorec.models import NCE, Popularity
 from prorec.transport.gamma import estimate_gamma
-from tests.models.test_all import clicks
+from tests.models.helpers import clicks
 
 
 def scores_and_clicks(n_users: int = 40, n_items: int = 30) -> tuple[NDArray[Any], csr_array]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from prorec import __version__
-from prorec._core.errors import DownloadError, InputError
+from prorec._core.errors import InputError, MissingExtraError, ProrecError
 from prorec.cli.command import name_options
 from prorec.cli.datasets import datasets
 from prorec.cli.demo import demo
@@ -45,10 +45,10 @@ def main() -> None:
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        is_explained = isinstance(error, (InputError, DownloadError))
+        is_explained = isinstance(error, ProrecError)
         text = name_options(str(error)) if is_explained else f"{type(error).__name__}: {error} (--debug shows where)"
         _print_message(text, "red")
-        sys.exit(2 if isinstance(error, InputError) else 1)
+        sys.exit(2 if isinstance(error, (InputError, MissingExtraError)) else 1)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:

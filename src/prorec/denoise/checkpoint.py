@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,9 @@ import numpy as np
 from prorec._core.digest import digest
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
-from prorec._core.files import as_path, atomic_write, prefix_errors
+from prorec._core.files import as_path, prefix_errors
 from prorec.interactions import Interactions
-from prorec.models.storage import READ_ERRORS, Arrays, json_default
+from prorec.models.storage import Arrays, read_checkpoint, write_checkpoint
 from prorec.transport.thresholds import digest_pairs
 
 if TYPE_CHECKING:
@@ -69,9 +68,7 @@ class Checkpoint:
         """
         if self.folder is None:
             return
-        record = json.dumps({"identity": self._identity, **state.record}, default=json_default)
-        with prefix_errors(self.folder), atomic_write(self.folder / _NAME) as temporary, temporary.open("wb") as file:
-            np.savez(file, record=np.array(record), **state.arrays)  # type: ignore[arg-type]
+        write_checkpoint(self.folder / _NAME, self._identity, state.record, state.arrays)
 
     def load(self) -> State | None:
         """Return the stored state, or None if there is none.
@@ -85,23 +82,8 @@ class Checkpoint:
         InputError
             If the state belongs to another run, or the file is damaged.
         """
-        if self.folder is None or not (self.folder / _NAME).exists():
-            return None
-        with prefix_errors(self.folder / _NAME):
-            try:
-                with (self.folder / _NAME).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                    arrays = {name: stored[name] for name in stored.files}
-                record = json.loads(str(arrays.pop("record")))
-                if record.pop("identity") != self._identity:
-                    raise InputError(
-                        "this is a checkpoint of other parameters or other interactions; pass another folder, or "
-                        "remove it to start anew"
-                    )
-                return State(record, arrays)
-            except READ_ERRORS as error:
-                if isinstance(error, InputError) or getattr(error, "errno", None) in (errno.EACCES, errno.EIO):
-                    raise
-                raise InputError(f"{DAMAGED} ({error})") from None
+        stored = None if self.folder is None else read_checkpoint(self.folder / _NAME, self._identity)
+        return None if stored is None else State(*stored)
 
 
 def run_identity(settings: ProRec, interactions: Interactions) -> str:

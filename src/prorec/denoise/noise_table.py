@@ -113,13 +113,11 @@ def explain_user(denoiser: ProRec, user: Any, frame: FrameType) -> Any:
     items = matrix.indices[positions].astype(np.int64)
     columns = _result_columns(denoiser, positions)
     del columns["user"]
-    write_similarities = denoiser.model_._likeness()
+    similarities = denoiser.model_.similarities_
     similarity = np.empty((len(items), len(items)), dtype=np.float32)
     for start in range(0, len(items), _BLOCK_SIZE):
         part = slice(start, start + _BLOCK_SIZE)
-        to_all_items = np.empty((len(items[part]), interactions.n_items), dtype=np.float32)
-        write_similarities(items[part], to_all_items)
-        similarity[part] = to_all_items[:, items]
+        similarity[part] = similarities(items[part])[:, items]
     for name, other in (("for", _largest_other(similarity)), ("against", _largest_other(-similarity))):
         is_only_item = pa.array(other < 0)
         columns[name] = pc.if_else(is_only_item, None, take_ids(interactions.items, items[other]))

@@ -1,9 +1,8 @@
-"""Training autoencoders with PyTorch: sparse batches in, a full row of scores out, never users × items at once."""
+"""Training of autoencoders with PyTorch: sparse batches in, full rows of scores out, never users × items at once."""
 
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -14,65 +13,72 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.digest import digest
-from prorec._core.errors import InputError
-from prorec._core.files import atomic_write, prefix_errors
+from prorec._core.errors import InputError, MissingExtraError
+from prorec._core.files import prefix_errors
 from prorec._core.progress import Progress
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
-from prorec.models import _top
-from prorec.models.autoencoder import normalised
-from prorec.models.storage import Arrays, json_default
+from prorec.models._top_k import rank_in_blocks
+from prorec.models.storage import Arrays, json_default, read_checkpoint, write_checkpoint
 
 try:
     import torch
 except ModuleNotFoundError:
-    raise InputError("CDAE and VAE need PyTorch, which is not installed: pip install 'prorec[torch]'") from None
+    raise MissingExtraError("CDAE and VAE need PyTorch, which is not installed: pip install 'prorec[torch]'") from None
 
-from prorec.models._batches import Batch
-from prorec.models._on_device import Sparse
-from prorec.models._top_on_device import Best
+from prorec.models._batches import Batch, BatchMaker
+from prorec.models._gpu_top_k import GpuRanker
 
 if TYPE_CHECKING:
     from prorec.models.autoencoder import _Autoencoder
 
-_SCORES = 10**9  # bytes of scores at a time
+_MAX_SCORES = 10**9
+"""Bytes of scores at a time."""
+_NDCG_K = 10
+"""Length of the lists by which training is stopped early."""
 
 
 class Network:
-    """Parameters, and how a batch goes through them.
+    """Parameters of a network, and the way from a batch to scores.
+
+    The last layer is linear: the scores of all items before the link are the hidden state times the parameters
+    `items`, plus `item_bias`.
 
     Parameters
     ----------
-    initial : the parameters to begin with, by name
-    encode : from parameters, batch and the share of training that is done to the last hidden state, and a term of the
-        loss that has nothing to do with the items (Kullback–Leibler), one for each user. The last layer is linear: the
-        scores of all items before the link are the hidden state times the parameters `items`, plus `item_bias`
-    is_multinomial : cross-entropy of one choice among all items, from rows of unit length; or of a yes or no for each
+    initial : dict of str to array
+        Initial parameters by name.
+    encode : callable
+        Function of the parameters, a batch and the share of training that is done. It returns the last hidden state
+        and a term of the loss of each user that does not depend on the items (Kullback–Leibler).
+    is_multinomial : bool
+        Whether the loss is the cross-entropy of one choice among all items, from inputs of unit norm; else it is that
+        of a yes or no for each item.
     """
 
     def __init__(self, initial: Arrays, encode: Callable[..., Any], *, is_multinomial: bool) -> None:
         self.parameters = {name: torch.from_numpy(array.copy()) for name, array in initial.items()}
         self.encode = encode
         self.is_multinomial = is_multinomial
-        self.start = ""
-        """What tells the model it began with from others, if it began with one."""
+        self.start_digest = ""
+        """Digest of the arrays that training starts from, if it starts from another model."""
 
-    def scores(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Of all items, before the link."""
+    def score(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the scores of all items before the link."""
         return hidden @ self.parameters["items"].T + self.parameters["item_bias"]
 
-    def begin_with(self, learned: Arrays) -> None:
-        """Take over what another network has learned; parameters that models don't keep stay as they are."""
-        for name in self.parameters.keys() & learned.keys():
-            self.parameters[name] = torch.from_numpy(learned[name].copy())
-        self.start = digest(*(array for _, array in sorted(learned.items())))
+    def start_from(self, arrays: Arrays) -> None:
+        """Take parameters from the arrays of a fitted model; those that models do not keep stay as they are."""
+        for name in self.parameters.keys() & arrays.keys():
+            self.parameters[name] = torch.from_numpy(arrays[name])
+        self.start_digest = digest(*(array for _, array in sorted(arrays.items())))
 
-    def arrays(self) -> Arrays:
-        """The parameters as they are now."""
+    def to_arrays(self) -> Arrays:
+        """Return a copy of the parameters."""
         return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.parameters.items()}
 
-    def to(self, device: Any) -> None:
-        """Move the parameters, ready to be trained."""
+    def move_to(self, device: torch.device) -> None:
+        """Move the parameters to a device, ready for training."""
         self.parameters = {
             name: tensor.detach().to(device).requires_grad_() for name, tensor in self.parameters.items()
         }
@@ -81,25 +87,45 @@ class Network:
 def train(
     model: _Autoencoder,
     network: Network,
-    known: Interactions,
+    interactions: Interactions,
     validation: Interactions | None,
     folder: Path | None,
     progress: Progress | None,
 ) -> list[dict[str, float]]:
-    """Train in place; what happened in each epoch."""
-    matrix = known.matrix
-    device = device_of(model, matrix.shape)
-    batch_of = _batches(matrix, network, model.corruption, device)
-    network.to(device)
+    """Train a network in place.
+
+    Parameters
+    ----------
+    model : CDAE or VAE
+        Parameters of training.
+    network : Network
+        Network to train; it ends with its best parameters if there is a validation part, else with its last.
+    interactions, validation : Interactions
+        Interactions to learn from, and those to stop early by.
+    folder : Path, optional
+        Folder of the checkpoint, written after every epoch.
+    progress : callable, optional
+        Called after every epoch.
+
+    Returns
+    -------
+    list of dict
+        For each epoch, `loss` and, with a validation part, `ndcg@10`.
+    """
+    matrix = interactions.matrix
+    device = model._device(matrix.shape) or torch.device("cpu")
+    on_gpu = _is_gpu(device)
+    batches = BatchMaker(matrix, device, model.corruption, is_normalized=network.is_multinomial, draws_on_device=on_gpu)
+    network.move_to(device)
     # The gradient of ζ·‖θ‖² is 2ζθ: Adam adds it without building the squares.
     decay = 2 * model.regularization
     optimizer = torch.optim.Adam(
         list(network.parameters.values()), lr=model.learning_rate, weight_decay=decay, fused=True
     )
-    state = _State(model, network, optimizer, known, validation, folder)
+    state = _State(model, network, optimizer, interactions, validation, folder)
     active = np.flatnonzero(np.diff(matrix.indptr))
     task = f"Training {type(model).__name__}"
-    while state.epoch < model.epochs and state.waited < model.patience:
+    while state.epoch < model.epochs and state.n_waited < model.patience:
         rng = make_generator(model.seed + 1000 * (state.epoch + 1))
         torch.manual_seed(int(rng.integers(2**62)))
         order = rng.permutation(active)
@@ -108,102 +134,85 @@ def train(
             rows = np.sort(order[begin : begin + model.batch_size])
             done = (state.epoch + begin / len(order)) / model.epochs
             optimizer.zero_grad(set_to_none=True)
-            loss = _gradients(model, network, batch_of(rows, rng), done, state.epoch)
+            loss = _compute_gradients(model, network, batches.make(rows, rng), done, state.epoch)
             optimizer.step()
-            total += loss.double() * len(rows)  # not fetched from the device before the end: that would wait for it
-        report = {"loss": float(total) / max(len(order), 1)}
+            total += loss.double() * len(rows)  # fetched after the epoch: each fetch would wait for the device
+        record = {"loss": float(total) / max(len(order), 1)}
         if validation is not None:
-            report["ndcg@10"] = _ndcg(model, network, known, validation, device)
-        state.finish_epoch(report)
+            record["ndcg@10"] = _evaluate(model, network, matrix, validation, device)
+        state.finish_epoch(record)
         if progress is not None:
             progress(task, state.epoch, model.epochs)
     if progress is not None and state.epoch < model.epochs:
-        progress(task, state.epoch, state.epoch)  # stopped early: the task is finished
-    state.take_best()
+        progress(task, state.epoch, state.epoch)  # stopped early, so the task is finished
+    state.restore_best()
     return state.history
 
 
-def device_of(model: _Autoencoder, shape: tuple[int, int]) -> torch.device:
-    """Where to train; PyTorch's own CPU, where that of everything else is none of PyTorch's."""
-    return model._device(shape) or torch.device("cpu")
-
-
-def _cuts_there(device: torch.device) -> bool:
-    """Whether batches are cut on the device: there are thousands, and each would travel in a dozen pieces."""
+def _is_gpu(device: torch.device) -> bool:
+    """Return whether random numbers are drawn on the device, and items are ranked there."""
     return device.type != "cpu"
 
 
-def _batches(
-    matrix: csr_array, network: Network, corruption: float, device: torch.device
-) -> Callable[[NDArray[np.int64], np.random.Generator], Batch]:
-    """A function from users, and chance, to their batch."""
-    if _cuts_there(device):
-        clicks = Sparse.of(matrix, device)
-        given = clicks.unit_rows().values if network.is_multinomial else clicks.values
-        return lambda rows, rng: Batch.cut(clicks, given, rows, corruption)
-    inputs = normalised(matrix) if network.is_multinomial else matrix
-    return lambda rows, rng: Batch.of(matrix, inputs, rows, corruption, rng, device)
+def _compute_gradients(model: _Autoencoder, network: Network, batch: Batch, done: float, epoch: int) -> torch.Tensor:
+    """Compute gradients, and return the loss: the mean over users of the cross-entropy and the network's own term.
 
-
-def _gradients(model: _Autoencoder, network: Network, batch: Batch, done: float, epoch: int) -> torch.Tensor:
-    """Put the gradients in place; the loss: the mean over users of cross-entropy and what the network adds to it.
-
-    ζ is the optimizer's business. Where the scores of the batch would take too much memory, they are worked out for
-    some users after the other, down to the hidden state, whose gradient then goes on from there.
+    The optimizer adds the penalty ζ. Where the scores of the batch would take too much memory, they are computed for
+    parts of the users, down to the hidden state, whose gradient is then passed on at once.
     """
     hidden, extra = network.encode(network.parameters, batch, done)
     n_users = len(hidden)
-    size = max(1, _SCORES // (4 * len(network.parameters["items"])))
+    size = max(1, _MAX_SCORES // (4 * len(network.parameters["items"])))
     if size >= n_users:
-        loss: torch.Tensor = (_loss(model, network, network.scores(hidden), batch, epoch) + extra.sum()) / n_users
+        loss: torch.Tensor = (_sum_loss(model, network, network.score(hidden), batch, epoch) + extra.sum()) / n_users
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
     parts = [(begin, min(begin + size, n_users)) for begin in range(0, n_users, size)]
     leaf = hidden.detach().requires_grad_()
-    kept = None
+    is_kept = None
     if model.loss == "t-ce":
         with torch.no_grad():
-            scored = ((network.scores(leaf[begin:end]), batch.part(begin, end)) for begin, end in parts)
-            kept = _kept(model, torch.cat([_terms(model, network, *each) for each in scored]), epoch)
+            scored = ((network.score(leaf[begin:end]), batch.take(begin, end)) for begin, end in parts)
+            is_kept = _select_kept(model, torch.cat([_positive_terms(model, network, *each) for each in scored]), epoch)
     total = extra.sum() / n_users
     loss = total.detach()
     for begin, end in parts:
-        part_kept = None if kept is None else kept[slice(*batch.ends[[begin, end]].tolist())]
-        scores = network.scores(leaf[begin:end])
-        part = _loss(model, network, scores, batch.part(begin, end), epoch, part_kept) / n_users
+        part_kept = None if is_kept is None else is_kept[slice(*batch.bounds[[begin, end]].tolist())]
+        scores = network.score(leaf[begin:end])
+        part = _sum_loss(model, network, scores, batch.take(begin, end), epoch, part_kept) / n_users
         part.backward()  # type: ignore[no-untyped-call]
         loss = loss + part.detach()
     (total + (hidden * leaf.grad).sum()).backward()
     return loss
 
 
-def _loss(
+def _sum_loss(
     model: _Autoencoder,
     network: Network,
     scores: torch.Tensor,
     batch: Batch,
     epoch: int,
-    kept: torch.Tensor | None = None,
+    is_kept: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Cross-entropy (Eq. 3), summed over users; for t-ce, of what is `kept`, or what is to be kept of this batch."""
-    terms = _terms(model, network, scores, batch)
+    """Return the cross-entropy (Eq. 3), summed over users; t-ce sums only positives that are kept."""
+    terms = _positive_terms(model, network, scores, batch)
     rest = torch.zeros((), device=scores.device)
     if not network.is_multinomial:
-        # −(1 − t)·log(1 − ŷ): for all pairs as if t were 0, and then right on the observed ones.
+        # −(1 − t)·log(1 − ŷ): summed over all pairs with t = 0, then corrected on the observed ones.
         negative = torch.nn.functional.softplus(scores)
         if model.loss == "r-ce":
             negative = torch.sigmoid(-scores.detach()) ** model.reweight_power * negative
-        rest = negative.sum() - (batch.weights * batch.of_pairs(negative)).sum()
+        rest = negative.sum() - (batch.weights * batch.pick(negative)).sum()
     if model.loss == "t-ce":
-        terms = torch.where(_kept(model, terms, epoch) if kept is None else kept, terms, 0.0)
+        terms = torch.where(_select_kept(model, terms, epoch) if is_kept is None else is_kept, terms, 0.0)
     return terms.sum() + rest
 
 
-def _terms(model: _Autoencoder, network: Network, scores: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """What each positive adds to the loss."""
-    positive = batch.of_pairs(scores)
+def _positive_terms(model: _Autoencoder, network: Network, scores: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """Return the term −t·log ŷ of each observed pair, reweighted for r-ce."""
+    positive = batch.pick(scores)
     if network.is_multinomial:
-        surprise = batch.of_rows(torch.logsumexp(scores, dim=1)) - positive  # −log ŷ of what was clicked
+        surprise = batch.repeat(torch.logsumexp(scores, dim=1)) - positive
     else:
         surprise = torch.nn.functional.softplus(-positive)
     terms = batch.weights * surprise
@@ -212,8 +221,8 @@ def _terms(model: _Autoencoder, network: Network, scores: torch.Tensor, batch: B
     return terms
 
 
-def _kept(model: _Autoencoder, terms: torch.Tensor, epoch: int) -> torch.Tensor:
-    """For t-ce, which positives are left: those with the smallest terms."""
+def _select_kept(model: _Autoencoder, terms: torch.Tensor, epoch: int) -> torch.Tensor:
+    """Return which positives t-ce keeps: those with the smallest terms."""
     rate = model.drop_rate * min(epoch / model.drop_epochs, 1.0)
     n_kept = len(terms) - int(rate * len(terms))
     is_kept = torch.zeros_like(terms, dtype=torch.bool)
@@ -222,123 +231,112 @@ def _kept(model: _Autoencoder, terms: torch.Tensor, epoch: int) -> torch.Tensor:
 
 
 class _State:
-    """Where training stands: what it can be taken up from, and the best it came to."""
+    """State of training: its history, the best parameters so far, and the checkpoint of both."""
 
     def __init__(
         self,
         model: _Autoencoder,
         network: Network,
         optimizer: Any,
-        known: Interactions,
+        interactions: Interactions,
         validation: Interactions | None,
         folder: Path | None,
     ) -> None:
-        self.network, self.optimizer, self.folder = network, optimizer, folder
+        self.network, self.optimizer = network, optimizer
         self.history: list[dict[str, float]] = []
-        self.waited = 0
-        self._best: Arrays | None = None
-        self._best_ndcg = -1.0
+        self._best: Arrays = {}
         settings = {name: value for name, value in asdict(model).items() if name not in ("history_", "device")}
-        parts = [part.matrix for part in (known, validation) if part is not None]
-        content = digest(*(array for part in parts for array in (part.indptr, part.indices, part.data)))
-        self._of = json.dumps([type(model).__name__, settings, content, network.start], default=json_default)
+        matrices = [part.matrix for part in (interactions, validation) if part is not None]
+        content = digest(*(array for each in matrices for array in (each.indptr, each.indices, each.data)))
+        identity = [type(model).__name__, settings, content, network.start_digest]
+        self._identity = json.dumps(identity, default=json_default)
+        self._path = None if folder is None else folder / "training.npz"
         if folder is not None:
-            path = folder / "training.npz"
-            with prefix_errors(path):
+            with prefix_errors(folder):
                 folder.mkdir(parents=True, exist_ok=True)
-                try:
-                    self._resume(path)
-                except (ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
-                    if isinstance(error, InputError):
-                        raise
-                    raise InputError(f"this checkpoint is damaged; remove it to start anew ({error})") from None
+            self._resume(folder / "training.npz")
 
     @property
     def epoch(self) -> int:
-        """How many epochs are done."""
+        """Number of finished epochs."""
         return len(self.history)
 
-    def finish_epoch(self, report: dict[str, float]) -> None:
-        """Remember the epoch, and the parameters if they are the best so far."""
-        if not np.isfinite(report["loss"]):
-            raise InputError(f"the loss is no longer finite in epoch {self.epoch + 1}: learning_rate is too large")
-        self.history.append(report)
-        if "ndcg@10" in report:
-            if report["ndcg@10"] > self._best_ndcg:
-                self._best, self._best_ndcg, self.waited = self.network.arrays(), report["ndcg@10"], 0
-            else:
-                self.waited += 1
-        if self.folder is not None:
-            self._keep(self.folder / "training.npz")
+    @property
+    def n_waited(self) -> int:
+        """Number of epochs since the best one; 0 without a validation part."""
+        values = [record["ndcg@10"] for record in self.history if "ndcg@10" in record]
+        return len(values) - 1 - int(np.argmax(values)) if values else 0
 
-    def take_best(self) -> None:
-        """Put the best parameters in place of the last."""
-        if self._best is not None:
+    def finish_epoch(self, record: dict[str, float]) -> None:
+        """Store the record of an epoch, the parameters if they are the best so far, and the checkpoint."""
+        if not np.isfinite(record["loss"]):
+            raise InputError(
+                f"the loss must be finite, but it is not in epoch {self.epoch + 1}; use a smaller learning_rate"
+            )
+        self.history.append(record)
+        if "ndcg@10" in record and self.n_waited == 0:
+            self._best = self.network.to_arrays()
+        if self._path is not None:
+            self._save(self._path)
+
+    def restore_best(self) -> None:
+        """Replace the last parameters by the best, if there is a validation part."""
+        if self._best:
             self.network.parameters = {name: torch.from_numpy(array) for name, array in self._best.items()}
 
-    def _keep(self, path: Path) -> None:
-        arrays = {f"now.{name}": array for name, array in self.network.arrays().items()}
-        arrays |= {f"best.{name}": array for name, array in (self._best or {}).items()}
+    def _save(self, path: Path) -> None:
+        arrays = {f"now.{name}": array for name, array in self.network.to_arrays().items()}
+        arrays |= {f"best.{name}": array for name, array in self._best.items()}
         for name, tensor in self.network.parameters.items():
             for key, value in self.optimizer.state[tensor].items():
                 arrays[f"adam.{name}.{key}"] = torch.as_tensor(value).cpu().numpy()
-        about = {"of": self._of, "history": self.history, "waited": self.waited, "best": self._best_ndcg}
-        arrays["about"] = np.array(json.dumps(about))
-        with atomic_write(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        write_checkpoint(path, self._identity, {"history": self.history}, arrays)
 
     def _resume(self, path: Path) -> None:
-        if not path.exists():
+        """Continue from a checkpoint, if there is one."""
+        stored = read_checkpoint(path, self._identity)
+        if stored is None:
             return
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        about = json.loads(str(arrays["about"]))
-        if about["of"] != self._of:
-            raise InputError("this is a checkpoint of other parameters or other interactions")
-        self.history, self.waited, self._best_ndcg = about["history"], about["waited"], about["best"]
-        self._best = {name[5:]: array for name, array in arrays.items() if name.startswith("best.")} or None
+        record, arrays = stored
+        self.history = record["history"]
+        self._best = _select_prefix(arrays, "best.")
         for name, tensor in self.network.parameters.items():
             with torch.no_grad():
                 tensor.copy_(torch.from_numpy(arrays[f"now.{name}"]))
-            prefix = f"adam.{name}."
             self.optimizer.state[tensor] = {
-                key.removeprefix(prefix): torch.from_numpy(array).to(tensor.device)
-                for key, array in arrays.items()
-                if key.startswith(prefix)
+                key: torch.from_numpy(array).to(tensor.device)
+                for key, array in _select_prefix(arrays, f"adam.{name}.").items()
             }
 
 
-def _ndcg(
-    model: _Autoencoder, network: Network, known: Interactions, validation: Interactions, device: torch.device
+def _select_prefix(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _evaluate(
+    model: _Autoencoder, network: Network, matrix: csr_array, validation: Interactions, device: torch.device
 ) -> float:
-    """NDCG@10 on what the users did later."""
-    learned = model._arrays_of(network.arrays(), known.matrix)
+    """Return the mean NDCG@10 on the validation part."""
+    arrays = model._to_arrays(network.to_arrays(), matrix)
     rows = np.flatnonzero(validation.activity)
-    seen = known.matrix.indptr, known.matrix.indices
-    if _cuts_there(device):
-        k = min(10, known.n_items)
-        best_k = Best(learned["items"], learned["item_bias"], k, seen, None, device)
-        ranked = best_k.of(learned["users"], rows, np.zeros(len(rows), dtype=bool))[0]
-        ranked = np.pad(ranked, ((0, 0), (0, 10 - k)), constant_values=-1)
+    excluded = matrix.indptr, matrix.indices
+    k = min(_NDCG_K, matrix.shape[1])
+    if _is_gpu(device):
+        ranker = GpuRanker(arrays, k, excluded, None, device)
+        ranked, _ = ranker.rank(arrays["users"], rows, np.zeros(len(rows), dtype=bool))
     else:
-        ranked = np.empty((len(rows), 10), dtype=np.int32)
-        best = np.empty((len(rows), 10), dtype=np.float32)
-        for begin in range(0, len(rows), 512):
-            part = rows[begin : begin + 512]
-            scores = learned["users"][part] @ learned["items"].T + learned["item_bias"]
-            _top.mask(scores, part, *seen)
-            _top.top_k(scores, 10, ranked[begin : begin + 512], best[begin : begin + 512])
-    return float(_ndcg_of(ranked, validation.matrix[rows]).mean())
+        users, items, bias = arrays["users"], arrays["items"], arrays["item_bias"]
+        ranked, _ = rank_in_blocks(lambda part: users[rows[part]] @ items.T + bias, rows, k, excluded)
+    return float(_ndcg(ranked, validation.matrix[rows]).mean())
 
 
-def _ndcg_of(ranked: NDArray[np.int32], relevant: csr_array) -> NDArray[np.float64]:
-    """Each row's NDCG; evaluation, which has it among other metrics, is above the models."""
-    n_rows, k = ranked.shape
-    users = np.repeat(np.arange(n_rows), np.diff(relevant.indptr))
-    is_hit = np.isin(
-        np.arange(n_rows)[:, None] * relevant.shape[1] + ranked, users * relevant.shape[1] + relevant.indices
-    )
-    user, place = np.nonzero(is_hit & (ranked >= 0))
-    discount = 1 / np.log2(np.arange(1, k + 1) + 1)
-    ideal = np.cumsum(discount)[np.minimum(np.diff(relevant.indptr), k) - 1]
-    return np.asarray(np.bincount(user, discount[place], n_rows) / ideal)
+def _ndcg(ranked: NDArray[np.int32], relevant: csr_array) -> NDArray[np.float64]:
+    """Return the NDCG of each row, as `prorec.evaluation` defines it; models may not import from there."""
+    n_rows, n_items = relevant.shape
+    n_relevant = np.diff(relevant.indptr)
+    relevant_pairs = np.repeat(np.arange(n_rows), n_relevant) * n_items + relevant.indices
+    is_hit = np.isin(np.arange(n_rows)[:, None] * n_items + ranked, relevant_pairs) & (ranked >= 0)
+    row, rank = np.nonzero(is_hit)
+    discount = 1 / np.log2(np.arange(_NDCG_K) + 2)
+    ideal = np.cumsum(discount)[np.minimum(n_relevant, _NDCG_K) - 1]
+    return np.asarray(np.bincount(row, discount[rank], n_rows) / ideal)

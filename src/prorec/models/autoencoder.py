@@ -1,6 +1,6 @@
-"""What CDAE and the VAE have in common: parameters of training, and factors from what was trained.
+"""The base of CDAE and VAE: parameters of training, and factors from the trained network.
 
-Training is PyTorch's (`_training.py`); everything after it, recommending, folding in, loading, does without.
+Training needs PyTorch (`_training.py`). Recommending, fold-in and loading do not.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.checks import check_choice, check_float, check_int
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from prorec.models._training import Network
 
 Loss = Literal["ce", "t-ce", "r-ce"]
+"""Cross-entropy, truncated cross-entropy or reweighted cross-entropy."""
 
 
 @dataclass(kw_only=True)
@@ -32,30 +34,30 @@ class _Autoencoder(Model):
     """A network from a user's items to a score for each item, with a linear last layer."""
 
     corruption: float = 0.5
-    """The share of a user's items that is left out of the input, anew in every epoch."""
+    """Share of a user's items that is left out of the input, drawn anew in every epoch."""
     regularization: float = 1e-5
-    """ζ: weight of the squared parameters in the loss."""
+    """Penalty ζ on the squared parameters."""
     epochs: int = 100
-    """How often every user is seen, at most."""
+    """Maximum number of passes over all users."""
     batch_size: int = 500
-    """How many users go through at once."""
+    """Number of users in a batch."""
     learning_rate: float = 1e-3
-    """Of Adam."""
+    """Learning rate of Adam."""
     loss: Loss = "ce"
-    """`ce`: cross-entropy. `t-ce` leaves the positives with the largest loss out, `r-ce` weighs every term by how
-    sure the model is of it (both Wang et al. 2021)."""
+    """Loss: "ce" (cross-entropy), "t-ce" (without the positives of the largest loss) or "r-ce" (each term weighted by
+    the model's confidence); the last two are denoising losses (Wang et al. 2021)."""
     drop_rate: float = 0.2
-    """t-ce: the share of positives left out in the end."""
+    """Share of the positives that t-ce leaves out in the end."""
     drop_epochs: int = 10
-    """t-ce: in how many epochs that share is reached, rising linearly from 0."""
+    """Number of epochs in which t-ce raises that share from 0."""
     reweight_power: float = 0.25
-    """r-ce: how strongly the model's sureness counts."""
+    """Exponent of the model's confidence in r-ce."""
     patience: int = 10
-    """With a validation part: stop after so many epochs without a better NDCG@10, and keep the best."""
+    """With a validation part: number of epochs without a better NDCG@10 after which training stops."""
     device: str = field(default="auto", compare=False)
-    """Where to train and to recommend: `auto`, a GPU if there is one and the data are large; `cpu`; or `cuda`."""
+    """Device to fit and to recommend on: "auto" (a GPU if there is one and the data are large), "cpu" or "cuda"."""
     seed: int = 0
-    """Of initial parameters, order of users and corruption; on one device, the same seed gives the same model."""
+    """Seed of initial parameters, order of users and corruption; the same seed gives the same model on one device."""
     history_: list[dict[str, float]] = field(init=False, repr=False, compare=False, default_factory=list)
 
     supports_warm_start: ClassVar[bool] = True
@@ -70,50 +72,64 @@ class _Autoencoder(Model):
         checkpoint: str | Path | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Train.
+        """Train the network.
 
         Parameters
         ----------
-        interactions : interactions, or a sparse matrix of weights in [0, 1]
-        validation : what the same users did later, to stop early by
-        init_from : a fitted model of the same kind and size, whose parameters to begin with
-        checkpoint : a folder to keep the state of training in after every epoch; if it has one of the same model on
-            the same interactions, training goes on from there
-        progress : called with the name of the task, epochs done and epochs in all
+        interactions : Interactions or sparse matrix
+            Weights in [0, 1], users × items.
+        validation : Interactions, optional
+            Later interactions of the same users. Training stops when NDCG@10 on them no longer rises, and keeps the
+            best parameters.
+        init_from : Model, optional
+            Fitted model of the same class and size to start from.
+        checkpoint : str or Path, optional
+            Folder for the state of training after every epoch. If it holds the state of the same model on the same
+            interactions, training continues from there.
+        progress : callable, optional
+            Function of a task's name, epochs done and epochs in all, such as a `prorec.ConsoleProgress`.
+
+        Returns
+        -------
+        Self
+            The model itself, fitted. `history_` has the loss of every epoch and, with a validation part, NDCG@10.
+
+        Raises
+        ------
+        InputError
+            If an argument is invalid, if the loss is not finite, or if the checkpoint is damaged or of another model.
+        MissingExtraError
+            If PyTorch is not installed.
         """
         from prorec.models import _training
 
         check_progress(progress)
-        known = as_interactions(interactions)
-        self.check_parameters(known.matrix.shape)
+        interactions = as_interactions(interactions)
+        shape = interactions.matrix.shape
+        self.check_parameters(shape)
         if validation is not None:
-            _check_validation(validation, known)
-        network = self._network(known.matrix)
+            _check_validation(validation, interactions)
+        network = self._make_network(interactions.matrix)
         if init_from is not None:
-            network.begin_with(self._start_of(init_from, known))
+            network.start_from(self._copy_start(init_from, shape))
         folder = None if checkpoint is None else Path(checkpoint)
-        with explain_out_of_memory(
-            self._device(known.matrix.shape), f"{type(self).__name__}, in batches of this size,"
-        ):
-            self.history_ = _training.train(self, network, known, validation, folder, progress)
-        learned = self._arrays_of(network.arrays(), known.matrix)
-        self._check_finite(learned)
-        self.arrays_, self.interactions_ = learned, known
-        return self
+        with explain_out_of_memory(self._device(shape), f"{type(self).__name__} with batch_size={self.batch_size}"):
+            self.history_ = _training.train(self, network, interactions, validation, folder, progress)
+        return self._set_result(self._to_arrays(network.to_arrays(), interactions.matrix), interactions)
 
     @abstractmethod
-    def _network(self, matrix: csr_array) -> Network:
-        """The untrained network."""
+    def _make_network(self, matrix: csr_array) -> Network:
+        """Return the untrained network."""
 
     @abstractmethod
-    def _arrays_of(self, parameters: Arrays, matrix: csr_array) -> Arrays:
-        """What is kept of the trained parameters, with everybody's factors."""
+    def _to_arrays(self, parameters: Arrays, matrix: csr_array) -> Arrays:
+        """Return the arrays of the fitted model: parameters that are kept, and the factors of all users."""
 
     def check_parameters(self, shape: tuple[int, int]) -> None:
-        """Raise InputError unless the parameters are valid for a matrix of this shape."""
+        """Check that the parameters are valid for a matrix of this shape."""
         check_float("corruption", self.corruption, 0, 1)
         if self.corruption == 1:
-            raise InputError("corruption must be below 1: nothing would be left to learn from")
+            raise InputError("corruption must be below 1, or nothing is left to learn from; got 1")
         check_float("regularization", self.regularization, 0)
         check_int("epochs", self.epochs, 1)
         check_int("batch_size", self.batch_size, 1)
@@ -128,28 +144,34 @@ class _Autoencoder(Model):
         self._device(shape)
 
 
-def _check_validation(validation: Any, known: Interactions) -> None:
+def _check_validation(validation: Any, interactions: Interactions) -> None:
     if not isinstance(validation, Interactions):
         raise InputError(f"validation must be Interactions; got {type(validation).__name__}")
-    same = np.array_equal(validation.users, known.users) and np.array_equal(validation.items, known.items)
-    if not same:
-        raise InputError("validation must have the users and items of the interactions: see validation.align(…)")
-    if not validation.matrix.nnz:
-        raise InputError("validation has no interactions to stop by")
-
-
-def normalised(matrix: csr_array) -> csr_array:
-    """Each row over its length, rows of zeros as they are."""
-    squares = np.bincount(
-        np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)),
-        matrix.data.astype(np.float64) ** 2,
-        matrix.shape[0],
+    is_aligned = all(
+        np.array_equal(getattr(validation, name), getattr(interactions, name)) for name in ("users", "items")
     )
-    lengths = np.sqrt(np.where(squares > 0, squares, 1))
-    data = matrix.data / np.repeat(lengths, np.diff(matrix.indptr))
-    return csr_array((data.astype(np.float32), matrix.indices, matrix.indptr), shape=matrix.shape)
+    if not is_aligned:
+        raise InputError(
+            "validation must have the users and items of the interactions, but has others; use validation.align(…)"
+        )
+    if not validation.matrix.nnz:
+        raise InputError("validation must have interactions to stop by; got none. Pass validation=None instead.")
 
 
-def layer(rng: Any, n_in: int, n_out: int) -> Any:
-    """Initial weights of one layer (Glorot and Bengio 2010)."""
-    return (np.sqrt(2 / (n_in + n_out)) * rng.standard_normal((n_in, n_out))).astype(np.float32)
+def init_layer(rng: np.random.Generator, n_in: int, n_out: int) -> NDArray[np.float32]:
+    """Return initial weights of a layer (Glorot and Bengio 2010).
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Source of random numbers.
+    n_in, n_out : int
+        Width of the layer's input and output.
+
+    Returns
+    -------
+    array of float32
+        n_in × n_out, normal with variance 2 / (n_in + n_out).
+    """
+    weights: NDArray[np.float32] = (np.sqrt(2 / (n_in + n_out)) * rng.standard_normal((n_in, n_out))).astype(np.float32)
+    return weights

@@ -1,4 +1,4 @@
-"""Models by name, with parameters as somebody typed them."""
+"""Models made from a name and from parameters as text, for the command line."""
 
 from __future__ import annotations
 
@@ -13,57 +13,110 @@ from prorec.models.model import Model
 
 
 def make_model(name: str, parameters: Mapping[str, Any] | None = None) -> Model:
-    """A model by its name, in any case.
+    """Return a model by its class name.
 
+    Parameters
+    ----------
+    name : str
+        Class name in any case, such as "nce".
+    parameters : mapping, optional
+        Constructor parameters by name.
+
+    Returns
+    -------
+    Model
+        Not fitted.
+
+    Raises
+    ------
+    InputError
+        If there is no such model or no such parameter; the message names the closest match.
+
+    Examples
+    --------
     >>> make_model("nce", {"rank": 20})
     NCE(rank=20, regularization=1000.0, popularity_power=1.0, seed=0)
     """
-    kinds = {kind.lower(): each for kind, each in Model.registry.items() if kind != "ProRec"}
-    if name.lower() not in kinds:
-        raise InputError(f"there is no model called {name!r}{_meant(name.lower(), kinds)}")
-    kind = kinds[name.lower()]
-    given = dict(parameters or {})
-    known = [each.name for each in fields(kind) if each.init]  # type: ignore[arg-type]
-    for parameter in given:
-        if parameter not in known:
-            raise InputError(f"{kind.__name__} has no parameter called {parameter!r}{_meant(parameter, known)}")
-    return kind(**given)
+    classes = {each.lower(): model_class for each, model_class in Model.registry.items() if each != "ProRec"}
+    if name.lower() not in classes:
+        raise InputError(f"there is no model called {name!r}{_suggest(name.lower(), classes)}")
+    model_class = classes[name.lower()]
+    allowed = [each.name for each in fields(model_class) if each.init]  # type: ignore[arg-type]
+    for parameter in parameters or {}:
+        if parameter not in allowed:
+            raise InputError(
+                f"{model_class.__name__} has no parameter called {parameter!r}{_suggest(parameter, allowed)}"
+            )
+    return model_class(**parameters or {})
 
 
 def cap_rank(model: Model, shape: tuple[int, int], given: Container[str] = ()) -> Model:
-    """The model with no more factors than the data can tell apart, unless the rank was `given`.
+    """Return the model with a rank of at most a quarter of the smaller side of the matrix.
 
-    A quarter of the smaller side at most: with as many factors as users or items, a model knows every click by heart.
+    With as many factors as users or items, a model memorizes every click.
 
+    Parameters
+    ----------
+    model : Model
+        Model whose rank is capped, if it has one.
+    shape : (int, int)
+        Number of users and number of items.
+    given : container of str, optional
+        Names of parameters that the user set; a rank among them is kept.
+
+    Returns
+    -------
+    Model
+        The model itself if its rank is small enough, else a copy.
+
+    Examples
+    --------
     >>> cap_rank(make_model("nce"), (40, 1000))
     NCE(rank=10, regularization=1000.0, popularity_power=1.0, seed=0)
     """
-    most = max(1, min(shape) // 4)
-    if "rank" in given or getattr(model, "rank", 0) <= most:
+    max_rank = max(1, min(shape) // 4)
+    if "rank" in given or getattr(model, "rank", 0) <= max_rank:
         return model
-    return replace(model, rank=most)  # type: ignore[type-var]
+    return replace(model, rank=max_rank)  # type: ignore[type-var]
 
 
 def parse_parameters(assignments: Iterable[str]) -> dict[str, Any]:
-    """Parameters from texts like `rank=20`: numbers, True, False and None as such, everything else as text.
+    """Return parameters from texts like `rank=20`.
 
+    Parameters
+    ----------
+    assignments : iterable of str
+        Texts of the form `name=value`.
+
+    Returns
+    -------
+    dict
+        Values by name. Numbers, True, False and None are read as such; anything else is text.
+
+    Raises
+    ------
+    InputError
+        If a text has another form.
+
+    Examples
+    --------
     >>> parse_parameters(["rank=20", "loss=t-ce"])
     {'rank': 20, 'loss': 't-ce'}
     """
-    given: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for text in assignments:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
             raise InputError(f"a parameter must be given as name=value; got {text!r}")
         try:
-            given[name.strip()] = ast.literal_eval(value.strip())
+            parameters[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            given[name.strip()] = value.strip()
-    return given
+            parameters[name] = value
+    return parameters
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
-    """What may have been meant, and what there is."""
-    close = difflib.get_close_matches(word, list(known), 1, 0.5)
+def _suggest(word: str, allowed: Iterable[str]) -> str:
+    """Return the end of an error message: the closest match, and all allowed words."""
+    close = difflib.get_close_matches(word, list(allowed), 1, 0.5)
     guess = f"; did you mean {close[0]!r}?" if close else ";"
-    return f"{guess} There are {', '.join(sorted(known))}"
+    return f"{guess} There are {', '.join(sorted(allowed))}"

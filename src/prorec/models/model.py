@@ -1,9 +1,8 @@
-"""What the models of this package have in common: learning, recommending, folding in, similar items, saving.
+"""The base of all models: fitting, recommending, fold-in, similar items, saving and loading.
 
-A model is a dataclass. Its parameters are its fields; what it has learned is `arrays_`, a dictionary of arrays, and
-`interactions_`, what it learned from. Its own part is small: `_learn` makes the arrays from a weighted matrix (`users`,
-`items` and perhaps `item_bias`), and `encode_users` turns rows of such a matrix into user factors. One
-that needs more than a matrix to learn from has a `fit` of its own.
+A model is a dataclass whose fields are its parameters. Its own part is small: `_learn` makes arrays from a weighted
+matrix (`users`, `items` and possibly `item_bias`), and `encode_users` turns rows of such a matrix into user factors.
+The arrays are the result, `arrays_`, beside the interactions that the model was fitted on, `interactions_`.
 """
 
 from __future__ import annotations
@@ -21,262 +20,385 @@ from prorec._core.device import explain_out_of_memory, resolve_device
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
 from prorec._core.files import as_path, prefix_errors
-from prorec._core.parallel import N_CORES, map_in_order
 from prorec.interactions import Interactions
-from prorec.models import _top
-from prorec.models._sparse import row_sums
+from prorec.models._cpu_matrix import row_sums
+from prorec.models._top_k import Ranked, rank_in_blocks
 from prorec.models.recommendations import FittedRecommender, Recommendations, SimilarItems
 from prorec.models.storage import Arrays, read_model, write_model
 from prorec.transport.factors import Factors, Link
 
-_BLOCK = 512  # users at a time; more don't make the product faster
-
-
 Objective = Literal["squared", "binary", "multinomial"]
-"""What a model's scores are held against the weights by: squared error (Eq. 2), cross-entropy of a yes or no for each
-item (Eq. 3), or cross-entropy of one choice among all items."""
+"""How a model compares scores with weights: squared error (Eq. 2), cross-entropy of a yes or no for each item (Eq. 3),
+or cross-entropy of one choice among all items."""
+ScoreFunction = Callable[[NDArray[np.intp]], NDArray[np.float32]]
+"""A function from row numbers to one row of numbers each, one number for each item."""
+
+_Saved = TypeVar("_Saved")
 
 
 class Model(Estimator):
-    """A recommender that learns from a weighted matrix of interactions, and knows users and items by factors."""
+    """A recommender that learns from a weighted matrix of users × items.
+
+    Attributes
+    ----------
+    arrays_ : dict of str to array
+        Result of `fit`; `users` and `items` are factors whose products are the scores.
+    interactions_ : Interactions
+        Interactions that the model was fitted on.
+    """
 
     arrays_: Arrays
     interactions_: Interactions
     registry: ClassVar[dict[str, type[Model]]] = {}
-    """Every model by its name, for loading."""
+    """All models by class name, for loading."""
     supports_warm_start: ClassVar[bool] = False
-    """Whether `fit` can start from another model of its kind."""
+    """Whether `fit` takes `init_from`."""
     supports_checkpoint: ClassVar[bool] = False
-    """Whether `fit` takes a folder to keep the state of training in."""
+    """Whether `fit` takes `checkpoint`."""
     supports_fold_in: ClassVar[bool] = True
-    """Whether scores of users that are folded in are of the size of those learned from."""
+    """Whether the scores of new users have the scale of the scores of fitted users."""
     objective: ClassVar[Objective] = "squared"
+    """How the model compares scores with weights."""
+    link: ClassVar[Link] = "identity"
+    """Function that turns products of factors into scores."""
     regularized_arrays: ClassVar[tuple[str, ...]] = ()
-    """The learned arrays whose squares `regularization` keeps small."""
+    """Arrays whose squares `regularization` penalizes."""
     required_arrays: ClassVar[tuple[str, ...]] = ("users", "items")
-    """The arrays it cannot do without."""
+    """Arrays that a saved model must have."""
 
-    def __init_subclass__(cls, **how: Any) -> None:
-        super().__init_subclass__(**how)
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
         if not cls.__name__.startswith("_"):
             Model.registry[cls.__name__] = cls
 
-    # ── what each model says for itself ─────────────────────────────────────────────────────────────
+    # ── a model's own part ──────────────────────────────────────────────────────────────────────────
 
     def _learn(self, matrix: csr_array) -> Arrays:
-        """Arrays learned from weights in [0, 1], users × items; a weight stands wherever a one stood."""
+        """Return arrays learned from weights in [0, 1], users × items; a weight stands wherever a 1 stood."""
         raise NotImplementedError
 
     def _learn_from(self, matrix: csr_array, start: Arrays) -> Arrays:
-        """The same from where another model of this kind, for as many users and items, has come to."""
+        """Return arrays learned from a start: a copy of another model's arrays, which may be overwritten."""
         raise NotImplementedError
 
     def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
-        """User factors for rows of weights, of users seen in training or not."""
+        """Return user factors for rows of weights.
+
+        Parameters
+        ----------
+        matrix : csr_array
+            Weights of fitted or new users, users × items.
+
+        Returns
+        -------
+        array of float32
+            Users × rank.
+        """
         raise NotImplementedError
 
     def check_parameters(self, shape: tuple[int, int]) -> None:
-        """Refuse parameters that don't make sense, by themselves or for so many users and items."""
+        """Check that the parameters are valid for a matrix of this shape.
+
+        Parameters
+        ----------
+        shape : (int, int)
+            Number of users and number of items.
+
+        Raises
+        ------
+        InputError
+            If a parameter is invalid.
+        """
         return
 
     def _device(self, shape: tuple[int, int]) -> Any:
-        """Where to work on so many users and items: a device of PyTorch's, or None for the CPU's own kernels."""
+        """Return the device of PyTorch for so many users and items, or None for the CPU's own kernels."""
         return resolve_device(getattr(self, "device", "cpu"), float(shape[0]) * shape[1])
 
-    # ── learning ────────────────────────────────────────────────────────────────────────────────────
+    # ── fitting ─────────────────────────────────────────────────────────────────────────────────────
 
     def fit(self, interactions: Interactions | csr_array, *, init_from: Model | None = None) -> Self:
-        """Learn from interactions, or from a sparse matrix of weights in [0, 1], users × items.
+        """Learn from interactions.
 
-        `init_from` is a fitted model of the same kind and size to begin with, for models that learn in steps.
+        Parameters
+        ----------
+        interactions : Interactions or sparse matrix
+            Weights in [0, 1], users × items. An interaction of weight 0 counts as unobserved.
+        init_from : Model, optional
+            Fitted model of the same class and size to start from; see `supports_warm_start`.
+
+        Returns
+        -------
+        Self
+            The model itself, fitted.
+
+        Raises
+        ------
+        InputError
+            If a parameter or a weight is invalid, if the model cannot start from `init_from`, if a result is not
+            finite, or if the data do not fit on the device. A failed fit leaves an earlier result in place.
         """
-        known = as_interactions(interactions)
-        self.check_parameters(known.matrix.shape)
-        with explain_out_of_memory(self._device(known.matrix.shape), f"what {type(self).__name__} learns"):
+        interactions = as_interactions(interactions)
+        matrix = interactions.matrix
+        self.check_parameters(matrix.shape)
+        with explain_out_of_memory(self._device(matrix.shape), type(self).__name__):
             if init_from is None:
-                learned = self._learn(known.matrix)
+                arrays = self._learn(matrix)
             else:
-                learned = self._learn_from(known.matrix, self._start_of(init_from, known))
-        self._check_finite(learned)
-        self.arrays_, self.interactions_ = learned, known
-        return self
+                arrays = self._learn_from(matrix, self._copy_start(init_from, matrix.shape))
+        return self._set_result(arrays, interactions)
 
-    def _start_of(self, start: Any, known: Interactions) -> Arrays:
-        """What another model has learned, if this one can begin with that."""
-        kind = type(self).__name__
+    def _copy_start(self, start: Any, shape: tuple[int, int]) -> Arrays:
+        """Return a copy of the arrays of the model to start from, or raise InputError if it does not match."""
+        name = type(self).__name__
         if not self.supports_warm_start:
-            raise InputError(f"{kind} learns in one step: there is nothing that init_from could change")
+            raise InputError(f"{name} learns in one step and cannot start from another model; remove init_from")
         if type(start) is not type(self):
-            raise InputError(f"init_from must be another {kind}; got {type(start).__name__}")
-        learned = start._fitted()
-        shape = start.interactions_.matrix.shape
-        if shape != known.matrix.shape or learned["items"].shape[1] != self._width:
+            raise InputError(f"init_from must be another {name}; got {type(start).__name__}")
+        arrays = start._fitted()
+        start_shape, start_width = start.interactions_.matrix.shape, arrays["items"].shape[1]
+        if start_shape != shape or start_width != self._width:
             raise InputError(
-                f"init_from must be a {kind} of {known.matrix.shape} and width {self._width}; "
-                f"got one of {shape} and width {learned['items'].shape[1]}"
+                f"init_from must be a {name} of {shape} and width {self._width}; "
+                f"got one of {start_shape} and width {start_width}"
             )
-        return dict(learned)
+        return {key: array.copy() for key, array in arrays.items()}
 
     @property
     def _width(self) -> int:
-        """How many factors an item has."""
-        return int(getattr(self, "rank"))  # noqa: B009 - those that learn in steps have one
+        """Number of factors of an item."""
+        return int(getattr(self, "rank"))  # noqa: B009 - every model that supports a warm start has one
 
-    def _check_finite(self, learned: Arrays) -> None:
-        for array in learned.values():
-            if not np.isfinite(array).all():
-                raise InputError(
-                    f"{type(self).__name__} came to numbers that are not finite: a parameter is too extreme"
-                )
+    def _set_result(self, arrays: Arrays, interactions: Interactions) -> Self:
+        """Store the result of a fit if it is finite."""
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            raise InputError(
+                f"the arrays of {type(self).__name__} must be finite, but some are not; use less extreme parameters"
+            )
+        self.arrays_, self.interactions_ = arrays, interactions
+        return self
+
+    def _fitted(self) -> Arrays:
+        """Return `arrays_`, or raise NotFittedError."""
+        self._check_fitted()
+        return self.arrays_
+
+    # ── scores ──────────────────────────────────────────────────────────────────────────────────────
 
     @property
-    def scores_(self) -> Factors | Callable[[NDArray[np.intp]], NDArray[np.float32]]:
-        """What everybody's score of everything is made of: factors, or a function from row numbers to their scores."""
-        learned = self._fitted()
-        return Factors(learned["users"], learned["items"], learned.get("item_bias"), self.link)
+    def scores_(self) -> Factors | ScoreFunction:
+        """Scores of all users and items: factors, or a function from row numbers of users to their scores."""
+        arrays = self._fitted()
+        return Factors(arrays["users"], arrays["items"], arrays.get("item_bias"), self.link)
 
-    link: ClassVar[Link] = "identity"
+    def score_known_users(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return scores of fitted users, before the link.
+
+        Parameters
+        ----------
+        rows : array of int
+            Row numbers of users in `interactions_`.
+
+        Returns
+        -------
+        array of float32
+            Users × items; higher is better.
+        """
+        return self._score(self._fitted()["users"][rows])
+
+    def score_new_users(self, matrix: csr_array) -> NDArray[np.float32]:
+        """Return scores of new users, before the link, without learning again.
+
+        Parameters
+        ----------
+        matrix : csr_array
+            Weights of the new users, users × items.
+
+        Returns
+        -------
+        array of float32
+            Users × items; higher is better.
+        """
+        return self._score(self.encode_users(matrix))
+
+    def _score(self, users: NDArray[np.float32]) -> NDArray[np.float32]:
+        arrays = self._fitted()
+        scores: NDArray[np.float32] = np.matmul(users, arrays["items"].T)
+        if "item_bias" in arrays:
+            scores += arrays["item_bias"]
+        return scores
+
+    @property
+    def similarities_(self) -> ScoreFunction:
+        """Function from item positions to their similarities with all items: the cosine of their factors.
+
+        Without factors, it is the cosine of two items' columns of weights.
+        """
+        if "items" not in self._fitted():
+            return self._similarities_by_users()
+        factors = self._fitted()["items"]
+        norms = np.linalg.norm(factors, axis=1, keepdims=True)
+        unit = (factors / np.where(norms > 0, norms, 1)).astype(np.float32)
+        return lambda positions: np.asarray(np.matmul(unit[positions], unit.T))
+
+    def _similarities_by_users(self) -> ScoreFunction:
+        matrix = self.interactions_.matrix
+        by_item = csr_array(matrix.T)
+        norms = np.sqrt(np.bincount(matrix.indices, matrix.data.astype(np.float64) ** 2, matrix.shape[1]))
+        norms[norms == 0] = 1
+
+        def similarities(positions: NDArray[np.intp]) -> NDArray[np.float32]:
+            products = (by_item[positions] @ matrix).toarray()
+            return np.asarray(products / norms[positions, None] / norms, dtype=np.float32)
+
+        return similarities
 
     # ── recommending ────────────────────────────────────────────────────────────────────────────────
 
     def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True) -> Recommendations:
-        """The k best items for each user id, best first; among equals, in item order.
+        """Return the k best items for each user; items of equal score are in item order.
 
-        What a user has interacted with is left out, whatever its weight. A user without any interaction (or with
-        weights of 0 only) gets the most popular items.
+        Parameters
+        ----------
+        users : sequence of ids
+            Users that the model was fitted on. A user whose weights are all 0 gets the most popular items.
+        k : int, default 10
+            Number of items for each user.
+        exclude_seen : bool, default True
+            Leave out the user's own interactions, whatever their weight.
+
+        Returns
+        -------
+        Recommendations
+
+        Raises
+        ------
+        InputError
+            If a user is unknown, or if k is not from 1 to the number of items.
         """
         self._fitted()
-        known = self.interactions_
-        rows = self._positions("user", users, "; recommend_new takes the items of a new user")
-        ranked, scores = self._ranked(known.matrix, rows, k, exclude_seen=exclude_seen)
-        return Recommendations(known.users[rows], ranked, scores, known.items)
+        interactions = self.interactions_
+        rows = self._find_positions("user", users, "; pass the items of a new user to recommend_new")
+        ranked, scores = self._rank(interactions.matrix, rows, k, exclude_seen=exclude_seen)
+        return Recommendations(interactions.users[rows], ranked, scores, interactions.items)
 
     def recommend_new(self, baskets: Sequence[Any], k: int = 10) -> Recommendations:
-        """The k best items for new users, each given by the ids of their items, without learning again.
+        """Return the k best items for new users, without learning again (fold-in).
 
-        The users of what comes back are 0, 1, …: the places in `baskets`.
+        Parameters
+        ----------
+        baskets : sequence of sequences of ids
+            Items of each new user. A user without items gets the most popular ones.
+        k : int, default 10
+            Number of items for each user.
+
+        Returns
+        -------
+        Recommendations
+            Their `users` are positions in `baskets`: 0, 1, ….
+
+        Raises
+        ------
+        InputError
+            If an item is unknown, if k is not from 1 to the number of items, or if the model cannot fold in users.
         """
         self._fitted()
-        matrix = self._as_matrix(baskets)
+        matrix = self._to_matrix(baskets)
         rows = np.arange(matrix.shape[0])
-        ranked, scores = self._ranked(matrix, rows, k, exclude_seen=True, are_new=True)
+        ranked, scores = self._rank(matrix, rows, k, exclude_seen=True, are_new=True)
         return Recommendations(rows, ranked, scores, self.interactions_.items)
 
     def similar_items(self, items: Any, k: int = 10) -> SimilarItems:
-        """Return the k items most similar to each query item, most similar first; never the item itself."""
+        """Return the k items that are most similar to each query item; never the item itself.
+
+        Parameters
+        ----------
+        items : sequence of ids
+            Query items.
+        k : int, default 10
+            Number of similar items for each query item.
+
+        Returns
+        -------
+        SimilarItems
+            By the cosine of the items' factors. EASE uses its item weights; a model without factors uses the cosine of
+            the items' columns of weights.
+
+        Raises
+        ------
+        InputError
+            If an item is unknown, or if k is not from 1 to the number of items.
+        """
         self._fitted()
-        known = self.interactions_
-        columns = self._positions("item", items)
-        k = check_int("k", k, 1, known.n_items, "the number of items")
-        likeness = self._likeness()
-        itself = np.arange(len(columns) + 1, dtype=np.int32), columns.astype(np.int32)
+        interactions = self.interactions_
+        positions = self._find_positions("item", items)
+        k = check_int("k", k, 1, interactions.n_items, "the number of items")
+        similarities = self.similarities_
+        itself = np.arange(len(positions) + 1, dtype=np.int32), positions.astype(np.int32)
+        ranked, scores = rank_in_blocks(
+            lambda part: similarities(positions[part]), np.arange(len(positions)), k, itself
+        )
+        return SimilarItems(interactions.items[positions], ranked, scores, interactions.items)
 
-        def score(part: slice, room: NDArray[np.float32]) -> None:
-            likeness(columns[part], room)
-
-        ranked, scores = _in_blocks(np.arange(len(columns)), k, known.n_items, score, itself)
-        return SimilarItems(known.items[columns], ranked, scores, known.items)
-
-    def _ranked(
+    def _rank(
         self, matrix: csr_array, rows: NDArray[np.int64], k: int, *, exclude_seen: bool, are_new: bool = False
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The k best for rows of a matrix of weights, of users learned from or of new ones."""
+    ) -> Ranked:
+        """Rank all items for rows of a matrix of weights, of fitted or of new users."""
         n_items = self.interactions_.n_items
         k = check_int("k", k, 1, n_items, "the number of items")
-        seen = (matrix.indptr, matrix.indices) if exclude_seen else None
-        learned = self._fitted()
-        device = self._device((len(rows), n_items)) if len(rows) and {"users", "items"} <= learned.keys() else None
+        excluded = (matrix.indptr, matrix.indices) if exclude_seen else None
+        # Few rows are cut out of the matrix; for many, that would take longer than to sum all.
+        is_few = 2 * len(rows) < matrix.shape[0]
+        is_empty = (row_sums(matrix[rows]) if is_few else row_sums(matrix)[rows]) == 0
+        popularity = self._popularity() if is_empty.any() else None
+        arrays = self._fitted()
+        device = self._device((len(rows), n_items)) if len(rows) and {"users", "items"} <= arrays.keys() else None
         if device is not None:
-            from prorec.models._top_on_device import Best
+            from prorec.models._gpu_top_k import GpuRanker
 
-            with explain_out_of_memory(device, "recommending"):
-                is_unknown = row_sums(matrix)[rows] == 0
-                popularity = self._popularity() if is_unknown.any() else None
-                users = self.encode_users(matrix) if are_new else learned["users"]
-                best = Best(learned["items"], learned.get("item_bias"), k, seen, popularity, device)
-                return _finite(*best.of(users, rows, is_unknown))
-        is_unknown = np.asarray(matrix[rows].sum(axis=1)).ravel() == 0
-        popularity = self._popularity() if is_unknown.any() else None
+            with explain_out_of_memory(device, "a block of scores"):
+                users = self.encode_users(matrix) if are_new else arrays["users"]
+                return GpuRanker(arrays, k, excluded, popularity, device).rank(users, rows, is_empty)
 
-        def score_all(part: slice, room: NDArray[np.float32]) -> None:
-            if are_new:
-                self.score_new_users(matrix[rows[part]], room)
-            else:
-                self.score_known_users(rows[part], room)
+        def score(part: slice) -> NDArray[np.float32]:
+            scores = self.score_new_users(matrix[rows[part]]) if are_new else self.score_known_users(rows[part])
             if popularity is not None:
-                room[is_unknown[part]] = popularity
+                scores[is_empty[part]] = popularity
+            return scores
 
-        return _in_blocks(rows, k, n_items, score_all, seen)
-
-    def score_known_users(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
-        """Scores of users that were learned from."""
-        self._score(self._fitted()["users"][rows], room)
-
-    def score_new_users(self, matrix: csr_array, room: NDArray[np.float32]) -> None:
-        """Scores of users given by rows of weights."""
-        self._score(self.encode_users(matrix), room)
-
-    def _score(self, users: NDArray[np.float32], room: NDArray[np.float32]) -> None:
-        """Scores of user factors, before the link, which does not change their order."""
-        learned = self._fitted()
-        np.matmul(users, learned["items"].T, out=room)
-        if "item_bias" in learned:
-            room += learned["item_bias"]
-
-    def _likeness(self) -> Callable[[NDArray[np.int64], NDArray[np.float32]], None]:
-        """A function that writes how like some items are to all items: the cosine of their factors."""
-        if "items" not in self._fitted():
-            return self._likeness_by_users()
-        vectors = self._fitted()["items"]
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-
-        def likeness(columns: NDArray[np.int64], room: NDArray[np.float32]) -> None:
-            np.matmul(unit[columns], unit.T, out=room)
-
-        return likeness
-
-    def _likeness_by_users(self) -> Callable[[NDArray[np.int64], NDArray[np.float32]], None]:
-        """The same without factors: the cosine of two items' columns of weights."""
-        matrix = self.interactions_.matrix
-        by_item = csr_array(matrix.T)
-        lengths = np.sqrt(np.bincount(matrix.indices, matrix.data.astype(np.float64) ** 2, matrix.shape[1]))
-        lengths[lengths == 0] = 1
-
-        def likeness(columns: NDArray[np.int64], room: NDArray[np.float32]) -> None:
-            room[:] = (by_item[columns] @ matrix).toarray() / lengths[columns, None] / lengths
-
-        return likeness
+        return rank_in_blocks(score, rows, k, excluded)
 
     def _popularity(self) -> NDArray[np.float32]:
-        known = self.interactions_
-        weights = known.matrix.data.astype(np.float64)
-        return np.bincount(known.matrix.indices, weights, known.n_items).astype(np.float32)
+        matrix = self.interactions_.matrix
+        return np.bincount(matrix.indices, matrix.data.astype(np.float64), matrix.shape[1]).astype(np.float32)
 
     # ── ids ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _positions(self, role: str, ids: Any, advice: str = "") -> NDArray[np.int64]:
-        """Rows of users or columns of items; each must be known."""
-        known = self.interactions_
-        if ids is (known.users if role == "user" else known.items):  # everybody, as often
+    def _find_positions(self, role: Literal["user", "item"], ids: Any, advice: str = "") -> NDArray[np.int64]:
+        """Return rows of users or columns of items, or raise InputError if one is unknown."""
+        interactions = self.interactions_
+        all_ids = interactions.users if role == "user" else interactions.items
+        if ids is all_ids:
             return np.arange(len(ids))
-        ids = _listed(f"{role}s", ids)
-        places = known.user_positions(ids) if role == "user" else known.item_positions(ids)
-        if (places < 0).any():
-            stranger = np.asarray(ids, dtype=object)[int(np.argmax(places < 0))]
-            count = known.n_users if role == "user" else known.n_items
-            learned_from = f"the {count:,} {role}s that {type(self).__name__} learned from"
-            raise InputError(f"{role} {stranger!r} is not among {learned_from}{advice}")
-        return places
+        ids = _check_ids(f"{role}s", ids)
+        positions = interactions.user_positions(ids) if role == "user" else interactions.item_positions(ids)
+        if (positions < 0).any():
+            unknown = np.asarray(ids, dtype=object)[int(np.argmax(positions < 0))]
+            raise InputError(
+                f"{role} {unknown!r} is not among the {len(all_ids):,} {role}s that {type(self).__name__} was fitted on"
+                f"{advice}"
+            )
+        return positions
 
-    def _as_matrix(self, baskets: Sequence[Any]) -> csr_array:
-        """One row of ones for each list of item ids."""
+    def _to_matrix(self, baskets: Sequence[Any]) -> csr_array:
+        """Return one row of ones for each list of item ids."""
         if isinstance(baskets, str) or not isinstance(baskets, Sequence):
             raise InputError(f"baskets must be a list of lists of item ids; got {type(baskets).__name__}")
-        lists = [_listed("each of baskets", basket) for basket in baskets]
-        columns = [self._positions("item", basket) if len(basket) else np.empty(0, dtype=np.int64) for basket in lists]
+        lists = [_check_ids("each of baskets", basket) for basket in baskets]
+        empty = np.empty(0, dtype=np.int64)
+        columns = [self._find_positions("item", basket) if len(basket) else empty for basket in lists]
         rows = np.repeat(np.arange(len(columns)), [len(basket) for basket in columns])
-        flat = np.concatenate(columns) if columns else np.empty(0, dtype=np.int64)
+        flat = np.concatenate([*columns, empty])
         matrix = csr_array(
             (np.ones(len(flat), dtype=np.float32), (rows, flat)), shape=(len(columns), self.interactions_.n_items)
         )
@@ -284,47 +406,77 @@ class Model(Estimator):
         matrix.data[:] = 1
         return matrix
 
-    # ── keeping ─────────────────────────────────────────────────────────────────────────────────────
+    # ── saving ──────────────────────────────────────────────────────────────────────────────────────
 
     def save(self, folder: str | Path) -> None:
-        """Write the model into a folder: a JSON file, and one with arrays. An older model there is replaced whole."""
-        learned = self._fitted()
-        write_model(as_path(folder), **self.describe(), arrays=learned, interactions=self.interactions_)
+        """Write the model into a folder: a JSON file and a file of arrays, without pickle.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Created if missing. A model in it is replaced as a whole or not at all; other files stay.
+
+        Raises
+        ------
+        InputError
+            If the folder cannot be written.
+        """
+        arrays = self._fitted()
+        write_model(as_path(folder), **self.describe(), arrays=arrays, interactions=self.interactions_)
 
     def describe(self) -> dict[str, Any]:
-        """Return the class and the parameters in a form that JSON can hold; `restore_model` reads it."""
+        """Return the class and the parameters in a form that JSON can hold; `restore_model` reads it.
+
+        Returns
+        -------
+        dict
+            `class_name` and `parameters`.
+        """
         return {"class_name": type(self).__name__, "parameters": self.get_params(deep=False)}
 
     @classmethod
-    def restore(cls, parameters: dict[str, Any], learned: Arrays, interactions: Interactions) -> Self:
-        """A fitted model from what was written down of it."""
-        # Another machine may have no such device: there, as wherever nobody said anything, it is found out.
-        elsewhere = {"device": "auto"} if parameters.get("device", "cpu") != "cpu" else {}
+    def restore(cls, parameters: dict[str, Any], arrays: Arrays, interactions: Interactions) -> Self:
+        """Return a fitted model made of saved parts.
+
+        Parameters
+        ----------
+        parameters : dict
+            Constructor parameters by name.
+        arrays : dict of str to array
+            The result `arrays_`.
+        interactions : Interactions
+            Interactions that the model was fitted on.
+
+        Returns
+        -------
+        Self
+
+        Raises
+        ------
+        InputError
+            If a parameter is not one of the class, or if the arrays are damaged.
+        """
+        # The device of the machine that saved the model may not exist here.
+        device = {"device": "auto"} if parameters.get("device", "cpu") != "cpu" else {}
         try:
-            model = cls(**parameters | elsewhere)
+            model = cls(**parameters | device)
         except TypeError as error:
             raise InputError(f"the parameters are not those of {cls.__name__}: {error}") from None
-        _check_arrays(model.required_arrays, learned, interactions)
-        model.arrays_, model.interactions_ = learned, interactions
+        _check_arrays(model.required_arrays, arrays, interactions)
+        model.arrays_, model.interactions_ = arrays, interactions
         return model
 
-    # ── looking ─────────────────────────────────────────────────────────────────────────────────────
-
     def _summary(self) -> dict[str, str]:
-        known = self.interactions_
-        return {"learned from": f"{known.n_users:,} users × {known.n_items:,} items, {len(known):,} interactions"}
-
-    def _fitted(self) -> Arrays:
-        self._check_fitted()
-        return self.arrays_
+        interactions = self.interactions_
+        n_users, n_items = interactions.n_users, interactions.n_items
+        return {"learned from": f"{n_users:,} users × {n_items:,} items, {len(interactions):,} interactions"}
 
 
-_Saved = TypeVar("_Saved")
 _saved_classes: dict[str, type[Any]] = {}
 
 
 def register_saved_class(cls: type[_Saved]) -> type[_Saved]:
-    """Let `load` restore a class that is no model but is saved like one, such as a denoiser; a class decorator.
+    """Let `load` restore a class that is not a model but is saved like one, such as a denoiser; a class decorator.
 
     Parameters
     ----------
@@ -346,105 +498,107 @@ def load(folder: str | Path) -> FittedRecommender:
     Parameters
     ----------
     folder : str or Path
-        The folder that was passed to `save`.
+        Folder that was passed to `save`.
 
     Returns
     -------
     Model or ProRec
+        Fitted, of the class that was saved.
 
     Raises
     ------
     InputError
-        If there is no model in the folder, or it is damaged.
+        If the folder has no model, or if the model is damaged or of another version.
     """
     folder = as_path(folder)
-    class_name, parameters, learned, interactions = read_model(folder)
+    class_name, parameters, arrays, interactions = read_model(folder)
     with prefix_errors(folder):
-        cls = _saved_classes[class_name] if str(class_name) in _saved_classes else model_class(class_name)
-        loaded: FittedRecommender = cls.restore(parameters, learned, interactions)
+        cls = _saved_classes[class_name] if str(class_name) in _saved_classes else _find_class(class_name)
+        loaded: FittedRecommender = cls.restore(parameters, arrays, interactions)
         return loaded
 
 
 def restore_model(description: Mapping[str, Any], arrays: Arrays, interactions: Interactions) -> Model:
-    """Return the fitted model that `Model.describe` described."""
-    return model_class(description["class_name"]).restore(description["parameters"], arrays, interactions)
+    """Return the fitted model that `Model.describe` described.
+
+    Parameters
+    ----------
+    description : mapping
+        `class_name` and `parameters`.
+    arrays : dict of str to array
+        The result `arrays_`.
+    interactions : Interactions
+        Interactions that the model was fitted on.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    InputError
+        If the class is unknown, or if parameters or arrays do not belong to it.
+    """
+    return _find_class(description["class_name"]).restore(description["parameters"], arrays, interactions)
 
 
-def model_class(name: Any) -> type[Model]:
-    """A model by its name."""
+def _find_class(name: Any) -> type[Model]:
     if not isinstance(name, str) or name not in Model.registry:
-        raise InputError(f"a model of the kind {name!r} is not known here; there are {sorted(Model.registry)}")
+        raise InputError(f"the class must be one of {', '.join(sorted(Model.registry))}; got {name!r}")
     return Model.registry[name]
 
 
-def _check_arrays(names: Sequence[str], learned: Arrays, known: Interactions) -> None:
-    """Refuse learned arrays that recommending would stumble over."""
+def as_interactions(interactions: Any) -> Interactions:
+    """Return interactions with weights in [0, 1].
+
+    Parameters
+    ----------
+    interactions : Interactions or sparse matrix
+        Weights, users × items.
+
+    Returns
+    -------
+    Interactions
+
+    Raises
+    ------
+    InputError
+        If the argument is something else, or if a weight is not in [0, 1].
+    """
+    checked = Interactions.from_matrix(interactions) if issparse(interactions) else interactions
+    if not isinstance(checked, Interactions):
+        raise InputError(f"interactions must be Interactions or a sparse matrix; got {type(interactions).__name__}")
+    weights = checked.matrix.data
+    if len(weights) and not (weights.min() >= 0 and weights.max() <= 1):
+        position = int(np.argmax(~((weights >= 0) & (weights <= 1))))
+        user, item = checked.users[checked.user_codes[position]], checked.items[checked.item_codes[position]]
+        raise InputError(
+            f"weights must be from 0 to 1; that of user {user} and item {item} is {weights[position]:g}. "
+            "(duplicates='sum' adds the weights of repeated pairs; duplicates='max' counts each pair once.)"
+        )
+    return checked
+
+
+def _check_arrays(required: Sequence[str], arrays: Arrays, interactions: Interactions) -> None:
+    """Raise InputError unless the arrays of a saved model are complete, of the right shape and finite."""
     problem = "the model is incomplete or damaged"
-    missing = [name for name in names if name not in learned]
+    missing = [name for name in required if name not in arrays]
     if missing:
-        raise InputError(f"{problem}: there is no {', '.join(missing)}")
-    width = learned["items"].shape[-1] if "items" in learned else 0
-    n_users, n_items = known.matrix.shape
+        raise InputError(f"{problem}: {', '.join(missing)} is missing; save the model again")
+    width = arrays["items"].shape[-1] if "items" in arrays else 0
+    n_users, n_items = interactions.matrix.shape
     shapes = {"users": (n_users, width), "items": (n_items, width), "item_bias": (n_items,)}
     shapes["item_weights"] = (n_items, n_items)
-    for name, array in learned.items():
+    for name, array in arrays.items():
         if array.dtype.kind != "f" or not np.isfinite(array).all() or array.shape != shapes.get(name, array.shape):
             raise InputError(
-                f"{problem}: {name} is {array.dtype} of shape {array.shape}, or has numbers that are not finite"
+                f"{problem}: {name} is {array.dtype} of shape {array.shape}, or has numbers that are not finite; "
+                "save the model again"
             )
 
 
-def as_interactions(given: Any) -> Interactions:
-    """Interactions with weights in [0, 1], which every model takes."""
-    known = Interactions.from_matrix(given) if issparse(given) else given
-    if not isinstance(known, Interactions):
-        raise InputError(f"interactions must be Interactions or a sparse matrix; got {type(given).__name__}")
-    weights = known.matrix.data
-    if len(weights) and not (weights.min() >= 0 and weights.max() <= 1):
-        at = int(np.argmax(~((weights >= 0) & (weights <= 1))))
-        user, item = known.users[known.user_codes[at]], known.items[known.item_codes[at]]
-        raise InputError(
-            f"weights must be from 0 to 1; that of user {user} and item {item} is {weights[at]:g}. (duplicates='sum' "
-            "adds the weights of repeated pairs; duplicates='max' counts each pair once.)"
-        )
-    return known
-
-
-def _listed(name: str, ids: Any) -> Any:
-    """Ids as something that can be gone through twice."""
+def _check_ids(name: str, ids: Any) -> Any:
+    """Return ids in a form that can be iterated twice, or raise InputError."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InputError(f"{name} must be a list of ids; got {safe_repr(ids)}")
     return ids if hasattr(ids, "__getitem__") else list(ids)
-
-
-def _in_blocks(
-    rows: NDArray[np.int64],
-    k: int,
-    n_items: int,
-    score: Callable[[slice, NDArray[np.float32]], None],
-    seen: tuple[NDArray[np.int32], NDArray[np.int32]] | None,
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Score, mask and rank one block of rows after the other, on all cores.
-
-    `score` writes the scores of a part of `rows`; `seen` is the structure of a sparse matrix that has all of them.
-    """
-    ranked = np.empty((len(rows), k), dtype=np.int32)
-    best = np.empty((len(rows), k), dtype=np.float32)
-
-    def work(number: int) -> None:
-        part = slice(number * _BLOCK, (number + 1) * _BLOCK)
-        room = np.empty((len(rows[part]), n_items), dtype=np.float32)
-        score(part, room)
-        if seen is not None:
-            _top.mask(room, rows[part], *seen)
-        _top.top_k(room, k, ranked[part], best[part])
-
-    for _ in map_in_order(work, -(-len(rows) // _BLOCK), N_CORES):
-        pass
-    return _finite(ranked, best)
-
-
-def _finite(ranked: NDArray[np.int32], best: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    if not np.isfinite(best).all():
-        raise InputError("the scores are too large for single precision")
-    return ranked, best

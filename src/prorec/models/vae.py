@@ -1,4 +1,4 @@
-"""Variational autoencoder with a multinomial likelihood (Liang et al. 2018)."""
+"""Variational autoencoder with a multinomial likelihood (VAE)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 
 from prorec._core.checks import check_float, check_int
 from prorec._core.random import make_generator
-from prorec.models._sparse import times
-from prorec.models.autoencoder import _Autoencoder, layer, normalised
+from prorec.models._cpu_matrix import multiply, normalize_rows
+from prorec.models.autoencoder import _Autoencoder, init_layer
 from prorec.models.model import Objective
 from prorec.models.storage import Arrays
 
@@ -23,10 +23,20 @@ if TYPE_CHECKING:
 
 @dataclass
 class VAE(_Autoencoder):
-    """A user's items to a normal distribution in a latent space, and from there to a choice among all items.
+    """Encodes a user's items as a normal distribution, and decodes it to a choice among all items.
 
-    With `hidden`, the original: one tanh layer on either side of the latent one. Without (None), linear: what is
-    usually called VAE-CF in comparisons. The last hidden state, the decoder's weights and bias are the factors.
+    Maximizes E_q[Σ_j x_ij·log π_j(z_i)] − β·KL(q(z_i | x_i) ‖ N(0, I)) with π the softmax of the decoder's scores and
+    q = N(μ(x_i), diag σ²(x_i)) (Eq. 2, 6 and 7 of the reference). β rises linearly to `kl_weight` over the first half
+    of the epochs.
+
+    With `hidden`, there is one tanh layer on either side of the latent one, as in the reference. With `hidden=None` the
+    network is linear, which comparisons often call VAE-CF. The last hidden state at z = μ, the decoder's weights and
+    its bias are the factors.
+
+    References
+    ----------
+    D. Liang, R. G. Krishnan, M. D. Hoffman and T. Jebara, "Variational autoencoders for collaborative filtering",
+    WWW 2018.
     """
 
     objective: ClassVar[Objective] = "multinomial"
@@ -36,12 +46,12 @@ class VAE(_Autoencoder):
     rank: int = 200
     """Width of the latent layer."""
     hidden: int | None = 600
-    """Width of the tanh layers; None for none."""
+    """Width of the tanh layers; None for a linear network."""
     kl_weight: float = 0.2
-    """Weight of the Kullback–Leibler term in the end; it rises linearly over the first half of the epochs."""
+    """Final weight β of the Kullback–Leibler term."""
 
     def check_parameters(self, shape: tuple[int, int]) -> None:
-        """Raise InputError unless the parameters are valid for a matrix of this shape."""
+        """Check that the parameters are valid for a matrix of this shape."""
         super().check_parameters(shape)
         check_int("rank", self.rank, 1)
         if self.hidden is not None:
@@ -52,50 +62,49 @@ class VAE(_Autoencoder):
     def _width(self) -> int:
         return self.hidden or self.rank
 
-    def _network(self, matrix: csr_array) -> Network:
+    def _make_network(self, matrix: csr_array) -> Network:
         from prorec.models._training import Network
 
         n_items = matrix.shape[1]
         rng = make_generator(self.seed)
-        inner = self.hidden or self.rank
         initial: Arrays = {}
         if self.hidden:
-            initial["encoder"] = layer(rng, n_items, self.hidden)
+            initial["encoder"] = init_layer(rng, n_items, self.hidden)
             initial["encoder_bias"] = np.zeros(self.hidden, dtype=np.float32)
-            initial["decoder"] = layer(rng, self.rank, self.hidden)
+            initial["decoder"] = init_layer(rng, self.rank, self.hidden)
             initial["decoder_bias"] = np.zeros(self.hidden, dtype=np.float32)
         for name in ("mean", "log_variance"):
-            initial[name] = layer(rng, self.hidden or n_items, self.rank)
+            initial[name] = init_layer(rng, self.hidden or n_items, self.rank)
             initial[f"{name}_bias"] = np.zeros(self.rank, dtype=np.float32)
-        initial["items"] = np.ascontiguousarray(layer(rng, inner, n_items).T)
+        initial["items"] = np.ascontiguousarray(init_layer(rng, self._width, n_items).T)
         initial["item_bias"] = np.zeros(n_items, dtype=np.float32)
-        weight = self.kl_weight
+        kl_weight = self.kl_weight
 
         def encode(parameters: dict[str, Any], batch: Batch, done: float) -> tuple[Any, Any]:
-            return _encode_batch(parameters, batch, weight * min(2 * done, 1.0))
+            return _encode_batch(parameters, batch, kl_weight * min(2 * done, 1.0))
 
         return Network(initial, encode, is_multinomial=True)
 
-    def _arrays_of(self, parameters: Arrays, matrix: csr_array) -> Arrays:
+    def _to_arrays(self, parameters: Arrays, matrix: csr_array) -> Arrays:
         kept = {name: array for name, array in parameters.items() if not name.startswith("log_variance")}
-        return {**kept, "users": _state(parameters, matrix)}
+        return {**kept, "users": _encode_rows(parameters, matrix)}
 
     def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
-        """Return user factors for rows of weights."""
-        return _state(self._fitted(), matrix)
+        """Return the last hidden state at z = μ for rows of weights."""
+        return _encode_rows(self._fitted(), matrix)
 
 
-def _state(parameters: Arrays, matrix: csr_array) -> NDArray[np.float32]:
-    """The last hidden state at the mean of the latent distribution."""
-    x = normalised(matrix)
+def _encode_rows(parameters: Arrays, matrix: csr_array) -> NDArray[np.float32]:
+    inputs = normalize_rows(matrix)
     if "encoder" not in parameters:
-        return times(x, parameters["mean"]) + parameters["mean_bias"]
-    hidden = np.tanh(times(x, parameters["encoder"]) + parameters["encoder_bias"])
+        return multiply(inputs, parameters["mean"]) + parameters["mean_bias"]
+    hidden = np.tanh(multiply(inputs, parameters["encoder"]) + parameters["encoder_bias"])
     latent = hidden @ parameters["mean"] + parameters["mean_bias"]
     return np.asarray(np.tanh(latent @ parameters["decoder"] + parameters["decoder_bias"]))
 
 
 def _encode_batch(parameters: dict[str, Any], batch: Batch, kl_weight: float) -> tuple[Any, Any]:
+    """Return the last hidden state at a sample of z, and the weighted Kullback–Leibler divergence of each user."""
     if "encoder" in parameters:
         hidden = (batch.times(parameters["encoder"]) + parameters["encoder_bias"]).tanh()
         mean, log_variance = (hidden @ parameters[name] for name in ("mean", "log_variance"))

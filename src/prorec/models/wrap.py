@@ -1,4 +1,4 @@
-"""Models that people already have: implicit's, cornac's, and anything that has factors or can score users."""
+"""Models of other libraries: implicit, Cornac, and any object that has factors or scores users."""
 
 from __future__ import annotations
 
@@ -14,61 +14,69 @@ from scipy.sparse import csr_array, csr_matrix
 from prorec._core.checks import check_array
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
-from prorec.models.model import Model
+from prorec.models.model import Model, ScoreFunction
 from prorec.models.storage import Arrays
 from prorec.models.wrmf import WRMF
 from prorec.transport.factors import Factors
 
-Scores = Callable[[NDArray[np.intp]], NDArray[np.float32]]
-
 
 def wrap(model: Any) -> Model:
-    """A third-party model as one of ours.
+    """Return a model of another library as a `Model`.
 
     Parameters
     ----------
-    model : an unfitted model of implicit (ALS, BPR, LMF) or cornac; or any object with `fit(matrix)`, which takes a
-        scipy csr matrix of weights, users × items, and after it either `user_factors` and `item_factors` (arrays, or
-        methods that return them) or `score(rows)`, which returns a block of scores for row numbers of users
+    model : object
+        Unfitted model of implicit (ALS, BPR, LMF) or Cornac, or any object with `fit(matrix)`, which takes a scipy csr
+        matrix of weights, users × items. After `fit`, the object must have `user_factors` and `item_factors` (arrays,
+        or methods that return them) or `score(rows)`, which returns scores of all items for row numbers of users. A
+        `Model` is returned as it is.
 
-    What a weight means is up to the model; entries of weight 0 are left out. Every fit starts from the model as it was
-    given, and leaves that as it is.
+    Returns
+    -------
+    Model
+        Each `fit` fits a copy, `fitted_`, and leaves the given model unchanged. The meaning of a weight is up to the
+        model; entries of weight 0 are left out.
+
+    Raises
+    ------
+    InputError
+        If the argument is a class, or has no `fit` method.
     """
     if isinstance(model, Model):
         return model
     if isinstance(model, Estimator):
-        raise InputError(f"model must be a recommender; got a {type(model).__name__}, which is not one itself")
+        raise InputError(
+            f"model must be a recommender; got a {type(model).__name__}. Pass the model inside it instead."
+        )
     if isinstance(model, type):
-        raise InputError(f"model must be a model, not a class: {model.__name__}(…) makes one")
+        raise InputError(f"model must be a model; got the class {model.__name__}. Pass {model.__name__}(…) instead.")
     if not callable(getattr(model, "fit", None)):
         raise InputError(f"model must have a fit method; {type(model).__name__} has none")
-    library = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}
-    if "cornac" in library:
-        return _Wrapped(model, _fit_cornac)
-    return _Wrapped(model, _fit_any)
+    libraries = {base.__module__.partition(".")[0] for base in type(model).__mro__}
+    return _Wrapped(model, _fit_cornac if "cornac" in libraries else _fit_any)
 
 
 @dataclass
 class _Wrapped(Model):
-    """A third-party model."""
+    """A model of another library."""
 
     model: Any
-    fit_model: Callable[[Any, csr_matrix], Arrays | Scores]
-    _function: Scores | None = field(init=False, repr=False, compare=False, default=None)
-    supports_fold_in: ClassVar[bool] = False  # least squares towards 1, whatever the size of the model's own scores
+    fit_model: Callable[[Any, csr_matrix], Arrays | ScoreFunction]
+    _score_function: ScoreFunction | None = field(init=False, repr=False, compare=False, default=None)
+    supports_fold_in: ClassVar[bool] = False  # its least squares aim at 1, whatever the scale of the model's scores
 
     def _learn(self, matrix: csr_array) -> Arrays:
-        counted = csr_matrix(matrix, copy=True)
-        counted.eliminate_zeros()
+        weights = csr_matrix(matrix, copy=True)
+        weights.eliminate_zeros()
         try:
             fitted = copy.deepcopy(self.model)
         except TypeError as error:
             raise InputError(f"model must be one that can be copied before it is fitted: {error}") from None
-        learned = self.fit_model(fitted, counted)
-        if callable(learned):
-            self.fitted_, self._function = fitted, learned
+        result = self.fit_model(fitted, weights)
+        if callable(result):
+            self.fitted_, self._score_function = fitted, result
             return {}
-        arrays = {name: _numbers(f"the model's {name}", array).astype(np.float32) for name, array in learned.items()}
+        arrays = {name: _to_array(f"the model's {name}", array).astype(np.float32) for name, array in result.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
         n_users, n_items = matrix.shape
         width = shapes["users"][-1:]
@@ -76,91 +84,89 @@ class _Wrapped(Model):
             raise InputError(f"the model's factors have shapes {shapes}, the matrix is {matrix.shape}")
         for name, array in arrays.items():
             if not np.isfinite(array).all():
-                raise InputError(f"the model's factors of {name} are not finite")
-        self.fitted_, self._function = fitted, None
+                raise InputError(f"the model's factors of {name} must be finite; check its parameters")
+        self.fitted_, self._score_function = fitted, None
         return arrays
 
     @property
-    def scores_(self) -> Factors | Scores:
-        """Factors, or a function from row numbers to scores."""
-        self._fitted()
-        return super().scores_ if self._function is None else self._function
+    def scores_(self) -> Factors | ScoreFunction:
+        """Scores of all users and items: factors, or a function from row numbers of users to their scores."""
+        self._check_fitted()
+        return super().scores_ if self._score_function is None else self._score_function
 
-    def score_known_users(self, rows: NDArray[np.int64], room: NDArray[np.float32]) -> None:
-        """Write the scores of users that the model was fitted on."""
-        if self._function is None:
-            super().score_known_users(rows, room)
-        else:
-            room[:] = self._function(rows)
+    def score_known_users(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return scores of fitted users."""
+        return super().score_known_users(rows) if self._score_function is None else self._score_function(rows)
 
     def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
-        """By least squares on the items' factors, as WRMF does it."""
-        if self._function is not None:
-            raise InputError(f"{type(self.model).__name__} only scores users it knows: it cannot take new ones in")
+        """Return user factors for rows of weights, by the least squares of WRMF on the item factors."""
+        if self._score_function is not None:
+            raise InputError(
+                f"{type(self.model).__name__} only scores users that it was fitted on; fit it again with the new users"
+            )
         items = self._fitted()["items"]
         solver = WRMF(rank=items.shape[1], alpha=10, regularization=1, device="cpu")
         solver.arrays_ = {"items": np.ascontiguousarray(items)}
         return solver.encode_users(matrix)
 
     def describe(self) -> dict[str, Any]:
-        """Refused: only the model itself knows them, and how to save what it has learned."""
+        """Raise InputError: only the other library knows how to save its models."""
         raise InputError(
             f"a wrapped {type(self.model).__name__} cannot be saved here; save model.fitted_ in its own way"
         )
 
 
-def _fit_any(model: Any, matrix: csr_matrix) -> Arrays | Scores:
-    if type(model).__module__.startswith("implicit."):
-        model.fit(matrix, show_progress=False)
-    else:
-        model.fit(matrix)
+def _fit_any(model: Any, matrix: csr_matrix) -> Arrays | ScoreFunction:
+    options = {"show_progress": False} if type(model).__module__.startswith("implicit.") else {}
+    model.fit(matrix, **options)
     factors: list[Any] = [getattr(model, name, None) for name in ("user_factors", "item_factors")]
     if all(each is not None for each in factors):
         factors = [each() if callable(each) else each for each in factors]
-        # implicit keeps its factors on the GPU where it learned there.
+        # After training on a GPU, implicit keeps its factors there.
         users, items = (each.to_numpy() if hasattr(each, "to_numpy") else each for each in factors)
         return {"users": users, "items": items}
     if callable(getattr(model, "score", None)):
-        return _checked(model.score, matrix.shape[1])
+        return _check_scores(model.score, matrix.shape[1])
     raise InputError(
-        f"{type(model).__name__} has neither user_factors and item_factors nor a score method after fit: "
-        "there is nothing to rank by"
+        f"model must have user_factors and item_factors, or a score method, after fit; {type(model).__name__} has "
+        "neither. Add one of them."
     )
 
 
-def _fit_cornac(model: Any, matrix: csr_matrix) -> Scores:
+def _fit_cornac(model: Any, matrix: csr_matrix) -> ScoreFunction:
     from cornac.data import Dataset
 
     entries = matrix.tocoo()
-    known = Dataset.from_uir(list(zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True)))
-    model.fit(known)
-    columns = np.array(list(known.iid_map.keys())), np.array(list(known.iid_map.values()))
+    data = Dataset.from_uir(list(zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True)))
+    model.fit(data)
+    items, positions = np.array(list(data.iid_map.keys())), np.array(list(data.iid_map.values()))
 
     def score(rows: NDArray[np.intp]) -> NDArray[np.float32]:
         block = np.zeros((len(rows), matrix.shape[1]), dtype=np.float32)
-        for place, row in enumerate(rows.tolist()):
-            if row in known.uid_map:
-                scores = np.asarray(model.score(known.uid_map[row]), dtype=np.float32)
-                block[place] = scores.min()  # what nobody clicked on has no score: it comes last
-                block[place, columns[0]] = scores[columns[1]]
+        for number, row in enumerate(rows.tolist()):
+            if row in data.uid_map:
+                scores = np.asarray(model.score(data.uid_map[row]), dtype=np.float32)
+                block[number] = scores.min()  # items without any click have no score, and come last
+                block[number, items] = scores[positions]
         return block
 
-    return _checked(score, matrix.shape[1])
+    return _check_scores(score, matrix.shape[1])
 
 
-def _numbers(name: str, given: Any) -> NDArray[Any]:
-    """An array, also of a torch tensor that is still being trained, or on a GPU."""
-    return check_array(name, given.detach().cpu() if hasattr(given, "detach") else given)
+def _to_array(name: str, value: Any) -> NDArray[Any]:
+    """Return an array of numbers, also of a torch tensor that is being trained or on a GPU."""
+    return check_array(name, value.detach().cpu() if hasattr(value, "detach") else value)
 
 
-def _checked(score: Callable[[Any], Any], n_items: int) -> Scores:
-    """A scoring function that answers with finite numbers of the right shape or not at all."""
+def _check_scores(score: Callable[[Any], Any], n_items: int) -> ScoreFunction:
+    """Return the function with a check of its result, which must be finite and of the right shape."""
 
     def checked(rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        block = _numbers("what the model's score returns", score(rows)).astype(np.float32)
+        block = _to_array("the result of the model's score", score(rows)).astype(np.float32)
         if block.shape != (len(rows), n_items) or not np.isfinite(block).all():
             raise InputError(
-                f"the model's score must return {len(rows)} × {n_items} finite numbers for {len(rows)} users"
+                f"the model's score must return {len(rows)} × {n_items} finite numbers for {len(rows)} users; "
+                f"got shape {block.shape}, or numbers that are not finite"
             )
         return block
 

@@ -124,9 +124,8 @@ def _fold_in(
     for index, model in enumerate(finder.base_models_):
 
         def score(rows: NDArray[np.intp], model: Model = model) -> NDArray[np.float32]:
-            out = np.empty((len(rows), matrix.shape[1]), dtype=np.float32)
-            model.score_new_users(train[rows], out)
-            return np.asarray(expit(out)) if model.link == "sigmoid" else out  # `scores_` applies the link, too
+            scores = model.score_new_users(train[rows])
+            return np.asarray(expit(scores)) if model.link == "sigmoid" else scores  # `scores_` applies the link, too
 
         ranks = rank_in_plan(score, matrix, part, train, finder.transport, finder.memory)
         scores.plan_values[index, positions], scores.percentile_ranks[index, positions] = ranks

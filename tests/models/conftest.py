@@ -1,0 +1,25 @@
+"""Fixtures for tests of models."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from prorec.models import _gpu_least_squares, _gpu_matrix, _gpu_top_k
+from prorec.models import model as model_module
+
+
+@pytest.fixture(params=["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """Run models on a device of PyTorch whatever their size, with short segments and small blocks.
+
+    PyTorch's own CPU stands in for a GPU. `device="cpu"` of a model still means the CPU's own kernels.
+    """
+    device = torch.device(request.param)
+    monkeypatch.setattr(model_module, "resolve_device", lambda name, _: None if name == "cpu" else device)
+    monkeypatch.setattr(_gpu_matrix, "_MAX_SEGMENT", 5)
+    monkeypatch.setattr(_gpu_matrix, "_MAX_BLOCK", 200)
+    monkeypatch.setattr(_gpu_matrix, "_PRODUCT_ROWS", 16)
+    monkeypatch.setattr(_gpu_least_squares, "_MAX_ENTRIES", 100)
+    monkeypatch.setattr(_gpu_top_k, "_MAX_BLOCK", 20_000)
+    return device
