@@ -140,7 +140,12 @@ def find_remaining(survey: Survey, searched: Interval, limits: Interval, best_ga
     raised = heights + slack
     count = (raised[:, 1:] - raised[:, :-1]) / gap
     bound = _gain(count, raised[:, :-1] + count * (upper - mean), n)
-    best_gain = torch.maximum(best_gain, _guaranteed_gain(slopes - mean, heights, slack, differs, gap, n))
+    # The number of values ≥ a cut is between the points at which its tangent meets the next two.
+    rise, error = heights[:, 1:] - heights[:, :-1], slack[:, 1:] + slack[:, :-1]
+    least, most = ((each / gap).clamp(0, n) for each in (rise - error, rise + error))
+    least_count, most_count = torch.where(differs, least, 0.0)[:, :-1], torch.where(differs, most, float(n))[:, 1:]
+    gain = _guaranteed_gain(slopes - mean, heights - slack, least_count, most_count, n)
+    best_gain = torch.maximum(best_gain, gain)
     is_searched = (lower >= searched.low[:, None]) & (upper <= searched.high[:, None])
     is_outside = (upper > limits.high[:, None]) | (lower < limits.low[:, None])
     # A threshold is at least halfway between two means: never below half the mean of all values.
@@ -152,10 +157,9 @@ def find_remaining(survey: Survey, searched: Interval, limits: Interval, best_ga
     first = torch.where(is_open, positions, n_intervals).amin(dim=1, keepdim=True).clamp(max=n_intervals - 1)
     last = torch.where(is_open, positions, -1).amax(dim=1, keepdim=True).clamp(min=0)
     high = torch.where(first == 0, torch.inf, upper.gather(1, first))[:, 0]
-    # The number of values ≥ a cut is between the points at which its tangent meets the next two.
-    counts = torch.nn.functional.pad(torch.where(differs, count, torch.nan), (1, 1))
-    counts[:, -1] = n
-    max_values = counts.gather(1, last + 2) - counts.gather(1, first)
+    above_high = torch.nn.functional.pad(torch.where(differs, least, torch.nan), (1, 0))
+    above_low = torch.nn.functional.pad(torch.where(differs, most, torch.nan), (0, 1), value=n)
+    max_values = above_low.gather(1, last + 1) - above_high.gather(1, first)
     max_values = torch.where(max_values.isnan(), float(n), max_values)[:, 0]
     # Half the mean is a lower edge too, one step lower for its rounding.
     low = torch.maximum(lower.gather(1, last), (mean - center) / 2)[:, 0].float()
@@ -198,18 +202,15 @@ def _gain(count: torch.Tensor, distance: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def _guaranteed_gain(
-    slopes: torch.Tensor, heights: torch.Tensor, slack: torch.Tensor, differs: torch.Tensor, gap: torch.Tensor, n: int
+    slopes: torch.Tensor, heights: torch.Tensor, least: torch.Tensor, most: torch.Tensor, n: int
 ) -> torch.Tensor:
     """Compute a gain that the best split has at least.
 
-    The path touches every tangent between the points at which that meets the next two. There, the gain is least at
-    κ = hN/(cN + 2h), with h the tangent's height at 0 and c its slope, or at one of the two points.
+    The path touches every tangent at some κ from `least` to `most`. There, the gain is smallest at κ = hN/(cN + 2h),
+    with h the tangent's height at 0 and c its slope, or at one of the two ends.
     """
-    rise, error = heights[:, 1:] - heights[:, :-1], slack[:, 1:] + slack[:, :-1]
-    first = torch.where(differs, (rise - error) / gap, 0.0).clamp(0, n)[:, :-1]
-    last = torch.where(differs, (rise + error) / gap, float(n)).clamp(0, n)[:, 1:]
-    height, slope = torch.clamp(heights - slack, min=0)[:, 1:-1], slopes[:, 1:-1]
+    height, slope = torch.clamp(heights, min=0)[:, 1:-1], slopes[:, 1:-1]
     divisor = slope * n + 2 * height
     count = torch.where(divisor > 0, height * n / torch.where(divisor > 0, divisor, 1.0), float(n))
-    count = torch.minimum(torch.maximum(count, first), torch.maximum(last, first))
+    count = torch.minimum(torch.maximum(count, least), torch.maximum(most, least))
     return torch.where(count < n, _gain(count, height + slope * count, n), 0.0).amax(dim=1)
