@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.data.noise_injection import NoiseKind
-from prorec.report.theme import CEILING, DENOISED, PAPER, PLAIN, RC_PARAMS
+from prorec.report.theme import BLUE, GRAY, ORANGE, RC_PARAMS, RED
 from reproduction.case_study import Case
 from reproduction.injected_noise import NoiseLevelResult
 from reproduction.noise_benchmark import DetectionResults, Setting
@@ -47,24 +47,24 @@ def draw_noise(results: Mapping[tuple[NoiseKind, float], NoiseLevelResult], data
             top, bottom = axes[:, column]
             noisy = [level for level in levels if "hit_ratio" in results[kind, level].detection]
             for name, label, colour in (
-                ("hit_ratio", "of the noise (the paper's hit ratio)", DENOISED),
-                ("false_flag_rate", "of the true clicks", PLAIN),
+                ("hit_ratio", "of the noise (the paper's hit ratio)", RED),
+                ("false_flag_rate", "of the true clicks", GRAY),
             ):
                 values = [results[kind, level].detection[name] for level in noisy]
                 _line(top, noisy, values, label, colour)
-            top.axhline(0.9, color=PAPER, linestyle=":", label="the paper: around 90% of the noise")
+            top.axhline(0.9, color=ORANGE, linestyle=":", label="the paper: around 90% of the noise")
             top.set(title=f"{kind} noise", ylim=(0, 1.02))
             for name, label, colour, aside in (
-                ("plain", model, PLAIN, 0.0),
-                ("denoised", f"{model} + ProRec", DENOISED, 0.002),
-                ("ceiling", f"{model}, without the noise", CEILING, -0.002),
+                ("plain", model, GRAY, 0.0),
+                ("denoised", f"{model} + ProRec", RED, 0.002),
+                ("ceiling", f"{model}, without the noise", BLUE, -0.002),
             ):
                 values = [getattr(results[kind, level], name).per_user["recall@5"].mean(axis=1) for level in levels]
                 _line(bottom, np.array(levels) + aside, values, label, colour)  # so that bars don't hide each other
             if kind == "uniform" and dataset == "ml-100k":
-                bottom.plot(0.2, NOISE_20["NCE"], "o", mfc="none", mew=2, color=PLAIN, label="the paper, NCE")
+                bottom.plot(0.2, NOISE_20["NCE"], "o", mfc="none", mew=2, color=GRAY, label="the paper, NCE")
                 bottom.plot(
-                    0.2, NOISE_20["NCE + ProRec"], "s", mfc="none", mew=2, color=DENOISED, label="the paper, + ProRec"
+                    0.2, NOISE_20["NCE + ProRec"], "s", mfc="none", mew=2, color=RED, label="the paper, + ProRec"
                 )
             bottom.set_xticks(levels, [f"{level:.0%}" for level in levels])
             bottom.set_xlabel("false clicks, in % of the true ones")
@@ -80,11 +80,13 @@ def draw_curve(curve: Curve, dataset: str) -> Figure:
     with matplotlib.rc_context(RC_PARAMS):
         figure = Figure(figsize=(6.4, 4.4), layout="constrained")
         axis = figure.subplots()
-        _line(axis, curve.values, list(100 * curve.gains), "NCE + ProRec (bars: 95% over splits)", DENOISED)
-        axis.axhline(0, color=PLAIN, linestyle="--", label="NCE")
+        _line(axis, curve.values, list(100 * curve.gains), "NCE + ProRec (bars: 95% over splits)", RED)
+        axis.axhline(0, color=GRAY, linestyle="--", label="NCE")
         if dataset in OPTIMUM and curve.parameter in OPTIMUM[dataset].at:
             optimum = OPTIMUM[dataset]
-            axis.plot(optimum.at[curve.parameter], 100 * optimum.gain, "D", color=PAPER, ms=9, label="the paper's best")
+            axis.plot(
+                optimum.at[curve.parameter], 100 * optimum.gain, "D", color=ORANGE, ms=9, label="the paper's best"
+            )
         if curve.parameter in ("beta", "zeta"):
             axis.set_xscale("log")
             axis.set_xticks(curve.values, [f"{value:g}" for value in curve.values], minor=False)
@@ -103,9 +105,9 @@ def draw_reliability(results: Mapping[Setting, DetectionResults], dataset: str) 
         figure = Figure(figsize=(5.2 * len(kinds), 5), layout="constrained")
         axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
         for axis, kind in zip(axes, kinds, strict=True):
-            axis.plot([0, 1], [0, 1], linestyle="--", color=PLAIN, label="perfect calibration")
+            axis.plot([0, 1], [0, 1], linestyle="--", color=GRAY, label="perfect calibration")
             noisy = [each for each in results if each.kind == kind and each.level and len(results[each].reliability)]
-            for setting, colour in zip(noisy, (CEILING, PAPER, DENOISED, PLAIN), strict=False):
+            for setting, colour in zip(noisy, (BLUE, ORANGE, RED, GRAY), strict=False):
                 bins = results[setting].reliability.sum(axis=0)
                 bins = bins[bins[:, 0] >= _MIN_BIN]
                 # 95% interval, as if clicks were independent.

@@ -21,6 +21,7 @@ MODULES = [
     "prorec.evaluation",
     "prorec.noise",
     "prorec.denoise",
+    "prorec.report",
     "prorec.engines.spark",
 ]
 

@@ -13,7 +13,7 @@ import pytest
 
 import prorec
 from tests.cli.shell import run
-from tests.report.conftest import data_in
+from tests.report.conftest import read_data
 
 
 def item_names(clicks: prorec.Interactions) -> list[str]:
@@ -52,13 +52,13 @@ def test_from_a_csv_to_a_page(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"The report is in {out}." in done.stdout
     assert "noise rate is estimated at" in done.stdout
-    page, data = out.read_text(), data_in(out)
+    page, data = out.read_text(), read_data(out)
     assert "<title>Which clicks in clicks.csv are noise?</title>" in page
     assert "95% interval" in page
-    assert 'id="picture-time"' in page
-    assert 'id="picture-categories"' in page
+    assert 'id="chart-time"' in page
+    assert 'id="chart-categories"' in page
     assert data["clicks"]["time"] is not None
-    assert data["clicks"]["percentile"] is not None
+    assert data["clicks"]["percentileRank"] is not None
     club = prorec.make_cinema(120, 90, seed=3).interactions
     names = dict(zip(club.items.tolist(), item_names(club), strict=True))
     assert data["items"]["name"] == [names[int(item)] for item in data["items"]["id"]]
@@ -85,9 +85,9 @@ def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     loaded = prorec.load(model)
     assert isinstance(loaded, prorec.ProRec)
-    weights = data_in(out)["clicks"]["weight"]
+    weights = read_data(out)["clicks"]["weight"]
     assert np.array_equal(np.frombuffer(base64.b64decode(weights["bytes"]), "<f4"), loaded.weights_.data)
-    assert data_in(out)["items"]["name"]
+    assert read_data(out)["items"]["name"]
     again = run("report", model, "--out", str(out))
     assert (again.returncode, "exists already; pass --force" in again.stderr) == (2, True)
     assert run("report", model, "--out", str(out), "--force", "--quiet").returncode == 0
@@ -140,7 +140,7 @@ def test_columns_of_other_names_and_the_log_for_its_items(tmp_path: Path) -> Non
     words = "report orders.csv --out r.html --separator ; --user-col who --item-col sku --timestamp-col bought"
     done = run(*words.split(), "--noise-method", "plan", "--items", "orders.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    data = data_in(tmp_path / "r.html")
+    data = read_data(tmp_path / "r.html")
     assert data["items"]["name"][0] == "Thing 0"
     assert data["categories"] == ["Tools", "Toys"]
     assert data["clicks"]["time"] is not None

@@ -18,7 +18,7 @@ from prorec.engines.spark.work_directory import WorkDirectory
 from prorec.models import SVD, WRMF, Model
 from prorec.transport.factors import Factors
 from tests.engines.kills import killing
-from tests.report.conftest import data_in
+from tests.report.conftest import read_data
 
 # PySpark leaves it to the garbage collector to close its sockets.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -145,7 +145,7 @@ def test_rounds_learn_again_and_a_report_of_a_sample(spark: Any, club: Interacti
     found.report(tmp_path / "least.html", most=1)
     assert f"all interactions of 1 of {club.n_users:,} users" in (tmp_path / "least.html").read_text()
     found.report(tmp_path / "report.html", most=5_000)
-    page, data = (tmp_path / "report.html").read_text(), data_in(tmp_path / "report.html")
+    page, data = (tmp_path / "report.html").read_text(), read_data(tmp_path / "report.html")
     names = [int(each) for each in data["users"]["id"]]
     assert 0 < len(names) < club.n_users
     assert f"all interactions of {len(names):,} of {club.n_users:,} users" in page

@@ -1,11 +1,11 @@
-"""Reports to look at, and a real browser to look at them with."""
+"""Reports, and a real browser that opens them."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,16 @@ HOSTILE = [
 ]
 
 
-def data_in(page: Path) -> Any:
-    """What the page's script reads."""
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
-    assert found
-    return json.loads(found[1])
+def read_data(page: Path) -> Any:
+    """Return the data that the page's script reads."""
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.DOTALL)
+    assert match
+    return json.loads(match[1])
 
 
 @pytest.fixture(scope="session")
 def cinema_denoiser() -> ProRec:
-    """What the demo shows."""
+    """The denoiser of `prorec demo`."""
     return demo_denoiser().fit(make_cinema(seed=0).interactions, track_loss=True)
 
 
@@ -55,18 +55,18 @@ def cinema_page(cinema_denoiser: ProRec, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def hostile_denoiser() -> ProRec:
-    """Users, items, names and categories that would like to be something else than text."""
+    """A log whose ids, names and categories look like code."""
     rng = np.random.default_rng(0)
     n_users, n_items = 30, 24
-    given = rng.random((n_users, n_items)) < 0.3
-    given[:, 0] = True
-    users, items = np.nonzero(given)
-    users_called = [HOSTILE[at % len(HOSTILE)] + str(at) for at in range(n_users)]
-    items_called = [f"+{at}-{HOSTILE[at % len(HOSTILE)]}" for at in range(n_items)]
-    table = {"user": [users_called[at] for at in users], "item": [items_called[at] for at in items]}
+    is_clicked = rng.random((n_users, n_items)) < 0.3
+    is_clicked[:, 0] = True
+    users, items = np.nonzero(is_clicked)
+    user_ids = [HOSTILE[index % len(HOSTILE)] + str(index) for index in range(n_users)]
+    item_ids = [f"+{index}-{HOSTILE[index % len(HOSTILE)]}" for index in range(n_items)]
+    table = {"user": [user_ids[index] for index in users], "item": [item_ids[index] for index in items]}
     clicks = Interactions.from_table(pa.table(table)).with_item_info(
-        {name: HOSTILE[at % len(HOSTILE)] for at, name in enumerate(items_called)},
-        {name: [HOSTILE[(at + 1) % len(HOSTILE)]] for at, name in enumerate(items_called)},
+        {item: HOSTILE[index % len(HOSTILE)] for index, item in enumerate(item_ids)},
+        {item: [HOSTILE[(index + 1) % len(HOSTILE)]] for index, item in enumerate(item_ids)},
     )
     return ProRec(SVD(rank=3), flag_fraction=0.3).fit(clicks)
 
@@ -80,7 +80,7 @@ def hostile_page(hostile_denoiser: ProRec, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """More flagged clicks than a page can hold."""
+    """A page of a log with more flagged clicks than a page can hold."""
     rng = np.random.default_rng(0)
     matrix = random_array((8000, 4000), density=0.0125, format="csr", rng=rng)
     matrix.data[:] = 1
@@ -96,65 +96,71 @@ def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Chromium, without a window."""
-    found = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
-    if found is None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    executable = next((path for name in names if (path := shutil.which(name))), None)
+    if executable is None:
         pytest.skip("there is no Chromium on this machine")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        launched = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
         yield launched
         launched.close()
 
 
-class Watched:
-    """A page in the browser, and everything that it said or asked for."""
+class OpenPage:
+    """A page in the browser, with the messages it wrote and the addresses it requested."""
 
-    def __init__(self, browser: Any, path: Path, **how: Any) -> None:
-        self.context = browser.new_context(
-            **{"viewport": {"width": 1280, "height": 900}, "accept_downloads": True, **how}
-        )
+    def __init__(self, browser: Any, path: Path, **settings: Any) -> None:
+        defaults = {"viewport": {"width": 1280, "height": 900}, "accept_downloads": True}
+        self.context = browser.new_context(**{**defaults, **settings})
         self.page = self.context.new_page()
-        self.said: list[str] = []
-        self.asked_for: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
-        self.page.on("request", lambda request: self.asked_for.append(request.url))
+        self.messages: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("dialog", self._dismiss)
+        self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(path.as_uri())
 
-    def rows(self, table: str = "#clicks") -> list[list[str]]:
-        return self.page.eval_on_selector_all(
-            f"{table} tbody tr", "rows => rows.map(row => Array.from(row.cells, cell => cell.textContent))"
-        )
+    def _dismiss(self, dialog: Any) -> None:
+        self.messages.append(dialog.message)
+        dialog.dismiss()
 
-    def filtered(self, field: str, value: str) -> str:
-        """Fill in a field of the filter, and wait for the list to follow; what is said about it."""
-        before = self.page.inner_text("#list-count")
+    def rows(self, table: str = "#clicks") -> list[list[str]]:
+        """Return the texts of a table, row by row."""
+        script = "rows => rows.map(row => Array.from(row.cells, cell => cell.textContent))"
+        rows: list[list[str]] = self.page.eval_on_selector_all(f"{table} tbody tr", script)
+        return rows
+
+    def filter_by(self, field: str, value: str) -> str:
+        """Fill in a field of the filter, wait for the table to follow, and return the count above the table."""
+        before = self.page.inner_text("#click-count")
         self.page.fill(field, value)
-        self.page.wait_for_function("words => document.getElementById('list-count').textContent !== words", arg=before)
-        return str(self.page.inner_text("#list-count"))
+        self.page.wait_for_function("text => document.getElementById('click-count').textContent !== text", arg=before)
+        return str(self.page.inner_text("#click-count"))
 
     def column(self, name: str) -> list[str]:
+        """Return the texts of one column of the table of clicks."""
         names = self.page.eval_on_selector_all("#clicks thead th", "cells => cells.map(cell => cell.textContent)")
         return [row[names.index(name)] for row in self.rows()]
 
 
-@pytest.fixture
-def opened(browser: Any) -> Iterator[Any]:
-    """A function that opens a page; what was opened is closed, and must have been quiet."""
-    all_opened: list[Watched] = []
+OpenFunction = Callable[..., OpenPage]
 
-    def open_page(path: Path, **how: Any) -> Watched:
-        watched = Watched(browser, path, **how)
-        all_opened.append(watched)
-        return watched
+
+@pytest.fixture
+def open_report(browser: Any) -> Iterator[OpenFunction]:
+    """Return a function that opens a page. After the test, the page must have written and requested nothing."""
+    pages: list[OpenPage] = []
+
+    def open_page(path: Path, **settings: Any) -> OpenPage:
+        pages.append(OpenPage(browser, path, **settings))
+        return pages[-1]
 
     yield open_page
-    for watched in all_opened:
-        watched.context.close()
-        assert watched.said == []
-        assert [address for address in watched.asked_for if not address.startswith(("file:", "blob:", "data:"))] == []
-        assert len([address for address in watched.asked_for if address.startswith("file:")]) == 1
+    for each in pages:
+        each.context.close()
+        assert each.messages == []
+        assert [address for address in each.requests if not address.startswith(("file:", "blob:", "data:"))] == []
+        assert len([address for address in each.requests if address.startswith("file:")]) == 1

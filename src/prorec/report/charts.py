@@ -1,395 +1,392 @@
-# ruff: noqa: E501
-"""The pictures of a report, each with one sentence that says what it shows in these data, and the numbers behind it."""
+"""The charts of a report, each described by its data, axes, caption and table of numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from prorec.evaluation.detection import detection_metrics
+from prorec.report.chart_types import AxesPlot, Axis, BarList, Bars, Chart, Color, Intervals, Line, Points, format_tick
 from prorec.report.findings import Findings
 from prorec.report.formatting import format_count, format_date, format_percent, truncate
-from prorec.report.svg import Chart, histogram, percent, rows_chart, short
 
-_BINS = 40
-_DOTS = 1200  # users: more only make the page heavy
-_LETTERS = 60  # of a name in a sentence
-_FEW = 30  # interactions: a mean of fewer says nothing
-_CATEGORIES = 15
-_PERIODS = 24
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A chart, what it shows, and its numbers as a table."""
-
-    key: str
-    title: str
-    sentence: str
-    chart: Markup
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+_N_BINS = 40
+_N_POINTS = 1200  # more dots make the page large and show no more
+_NAME_LENGTH = 60
+_MIN_CLICKS = 30  # the mean of a smaller group says nothing
+_N_HIGHEST, _N_LOWEST = 10, 5
+_N_PERIODS = 24
 
 
-def make_charts(findings: Findings) -> Iterator[Picture]:
-    """Those that can be drawn from these data."""
-    makers: list[Callable[[Findings], Picture | None]] = [
-        _weights,
-        _probabilities,
-        _percentiles,
-        _reliability,
-        _kappa,
-        _popularity,
-        _categories,
-        _time,
-        _loss,
-    ]
-    for make in makers:
-        picture = make(findings)
-        if picture is not None:
-            yield picture
+def make_charts(findings: Findings) -> list[Chart]:
+    """Describe all charts for which the findings have the data.
 
+    Parameters
+    ----------
+    findings : Findings
+        Results of a denoiser.
 
-# ── distributions ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _weights(findings: Findings) -> Picture:
-    before = findings.known.matrix.data
-    kept = float(findings.weights.sum(dtype=np.float64) / before.sum(dtype=np.float64))
-    of_each = np.divide(findings.weights, before, out=np.ones_like(before), where=before > 0)
-    low, high = np.quantile(of_each, [0.25, 0.75])
-    sentence = (
-        f"Of the weight of all clicks, {format_percent(kept)} was kept. A quarter of the clicks kept {format_percent(low)} of theirs or "
-        f"less, a quarter {format_percent(high)} or more."
+    Returns
+    -------
+    list of Chart
+        In the order of the page.
+    """
+    describers: tuple[Callable[[Findings], Chart | None], ...] = (
+        describe_weights,
+        _describe_probabilities,
+        _describe_percentile_ranks,
+        _describe_reliability,
+        describe_thresholds,
+        _describe_popularity,
+        _describe_categories,
+        _describe_times,
+        describe_loss,
     )
-    most = max(float(before.max()), float(findings.weights.max()))
-    title, label = "What clicks weigh now", "weight after relabelling"
-    return _two_groups(findings, "weights", title, sentence, findings.weights, most, label)
+    return [chart for describe in describers if (chart := describe(findings)) is not None]
 
 
-def _probabilities(findings: Findings) -> Picture:
-    values = findings.probability
-    likely = int((values > 0.5).sum())
-    sentence = f"Half of the clicks have a noise probability of {format_percent(float(np.median(values)))} or less; "
+def describe_weights(findings: Findings) -> Chart:
+    """Describe the histogram of the weights after relabelling.
+
+    Parameters
+    ----------
+    findings : Findings
+        Results of a denoiser.
+
+    Returns
+    -------
+    Chart
+    """
+    before = findings.interactions.matrix.data
+    mass_kept = float(findings.weights.sum(dtype=np.float64) / before.sum(dtype=np.float64))
+    ratio = np.divide(findings.weights, before, out=np.ones_like(before), where=before > 0)
+    low, high = (format_percent(value) for value in np.quantile(ratio, [0.25, 0.75]))
+    caption = (
+        f"Relabelling kept {format_percent(mass_kept)} of the total weight. A quarter of the clicks kept {low} of "
+        f"their weight or less, a quarter kept {high} or more."
+    )
+    largest = max(float(before.max()), float(findings.weights.max()))
+    title, label = "Weights after relabelling", "weight after relabelling"
+    return _describe_histogram(findings, "weights", title, caption, findings.weights, largest, label)
+
+
+def _describe_probabilities(findings: Findings) -> Chart:
+    values = findings.noise_probability
+    n_likely = int((values > 0.5).sum())
+    caption = f"Half of the clicks have a noise probability of {format_percent(float(np.median(values)))} or less. "
     if findings.is_calibrated:
-        verb = "is" if likely == 1 else "are"
-        sentence += f"{format_count(likely, 'click')} ({format_percent(likely, len(values))}) {verb} more likely noise than not."
+        verb = "is" if n_likely == 1 else "are"
+        likely = f"{format_count(n_likely, 'click')} ({format_percent(n_likely, len(values))})"
+        caption += f"{likely} {verb} more likely noise than not."
     else:
-        sentence += "it is good for putting clicks in order, not calibrated, and does not say how much noise there is."
-    title = "How probable it is that a click is noise"
-    return _two_groups(findings, "probabilities", title, sentence, values, 1.0, "noise probability")
+        caption += "The probability is not calibrated: it orders the clicks, but does not tell how many are noise."
+    title, label = "Noise probability of clicks", "noise probability"
+    return _describe_histogram(findings, "probabilities", title, caption, values, 1.0, label)
 
 
-def _percentiles(findings: Findings) -> Picture | None:
-    if findings.percentiles is None:
+def _describe_percentile_ranks(findings: Findings) -> Chart | None:
+    values = findings.percentile_ranks
+    if values is None:
         return None
-    best = float((findings.percentiles < 0.1).mean())
-    worse = float((findings.percentiles >= 0.5).mean())
-    sentence = (
-        "Each click is placed among what its user has not clicked on, by models that have not seen it: "
-        f"{format_percent(best)} stand in the best tenth, where random draws would be 10%, and {format_percent(worse)} in the worse "
-        "half, where half of the noise is."
+    best, worse = (format_percent(float(mask.mean())) for mask in (values < 0.1, values >= 0.5))
+    caption = (
+        "Models that were trained without a click rank it among the items that its user has not clicked on. "
+        f"{best} of the clicks are in the best tenth, which would hold 10% of random clicks, and {worse} are in the "
+        "worse half, which holds half of the noise."
     )
-    title = "Where clicks stand among everything else"
-    label = "share of the user's other items that stand above"
-    return _two_groups(findings, "percentiles", title, sentence, findings.percentiles, 1.0, label)
+    title, label = "Percentile ranks of clicks", "share of the user's unobserved items that rank higher"
+    return _describe_histogram(findings, "percentiles", title, caption, values, 1.0, label)
 
 
-def _two_groups(
-    findings: Findings, key: str, title: str, sentence: str, values: NDArray[np.float32], high: float, label: str
-) -> Picture:
-    """A histogram, the flagged in another colour on top of the others."""
-    edges, of_flagged = histogram(values[findings.flagged], _BINS, 0.0, high)
-    _, of_others = histogram(values[~findings.flagged], _BINS, 0.0, high)
-    total = of_flagged + of_others
-    chart = Chart((0.0, high), (0.0, float(total.max()) or 1.0), label, "clicks")
-    rows = []
-    for left, right, red, all_here in zip(edges[:-1], edges[1:], of_flagged, total, strict=True):
-        within = f"{left:.3g} to {right:.3g}"
-        if all_here:
-            words = f"{within}: {format_count(int(all_here), 'click')}, {int(red):,} flagged"
-            chart.bar(left, right, 0, float(all_here - red), "main", words)
-            if red:
-                chart.bar(left, right, float(all_here - red), float(all_here), "flag", words)
-        rows.append([within, f"{all_here:,}", f"{red:,}"])
-    return Picture(key, title, sentence, chart.drawn(title), [label, "clicks", "flagged"], rows)
+def _describe_histogram(
+    findings: Findings, key: str, title: str, caption: str, values: NDArray[np.float32], high: float, label: str
+) -> Chart:
+    """Describe a histogram from 0 to `high`. Flagged clicks are at the bottom: few clicks are hard to see on top."""
+    edges = np.linspace(0.0, high, _N_BINS + 1)
+    bins = np.clip((values.astype(np.float64) / (high or 1) * _N_BINS).astype(np.int64), 0, _N_BINS - 1)
+    n_clicks, n_flagged = (np.bincount(each, minlength=_N_BINS) for each in (bins, bins[findings.flagged]))
+    ranges = [f"{left:.3g} to {right:.3g}" for left, right in pairwise(edges)]
+    rows = [[name, f"{n:,}", f"{flagged:,}"] for name, n, flagged in zip(ranges, n_clicks, n_flagged, strict=True)]
+    tooltips = [f"{name}: {n} {'click' if n == '1' else 'clicks'}, {flagged} flagged" for name, n, flagged in rows]
+    zero, total = np.zeros(_N_BINS), int(n_flagged.sum())
+    left, right = edges[:-1], edges[1:]
+    others = f"not flagged: {len(values) - total:,}"
+    marks = [
+        Bars("flag", left, right, zero, n_flagged, label=f"flagged: {total:,}", tooltips=tooltips),
+        Bars("main", left, right, n_flagged, n_clicks, label=others, tooltips=tooltips),
+    ]
+    plot = AxesPlot(Axis(label, 0.0, high), Axis("clicks", 0.0, float(n_clicks.max()) or 1.0), marks)
+    return Chart(key, title, caption, plot, [label, "clicks", "flagged"], rows)
 
 
-# ── against the truth ───────────────────────────────────────────────────────────────────────────────
-
-
-def _reliability(findings: Findings) -> Picture | None:
-    truth = findings.is_noise
-    if truth is None or truth.all() or not truth.any():
+def _describe_reliability(findings: Findings) -> Chart | None:
+    """Describe the reliability diagram: the noise rate in bins of the noise probability."""
+    is_noise = findings.is_noise
+    if is_noise is None or is_noise.all() or not is_noise.any():
         return None
-    place = np.minimum((findings.probability * 10).astype(np.int64), 9)
-    number = np.bincount(place, minlength=10)
-    said = np.bincount(place, weights=findings.probability, minlength=10)
-    noise = np.bincount(place, weights=truth, minlength=10)
-    found = detection_metrics(findings.probability, truth)
-    chart = Chart(
-        (0, 1),
-        (0, 1),
-        "noise probability, mean of a bin",
-        "share that is noise",
-        x_ticks=[(at / 5, percent(at / 5)) for at in range(6)],
-        y_format="percent",
+    bins = np.minimum((findings.noise_probability * 10).astype(np.int64), 9)
+    n_clicks, probability_sum, n_noise = (
+        np.bincount(bins, values, minlength=10) for values in (None, findings.noise_probability, is_noise)
     )
-    chart.line([0, 1], [0, 1], "ideal")
-    rows, points = [], []
-    for at in np.flatnonzero(number >= _FEW):
-        n, mean, part = int(number[at]), float(said[at] / number[at]), float(noise[at] / number[at])
-        half = 1.96 * float(np.sqrt(part * (1 - part) / n))
-        chart.whisker(mean, max(part - half, 0), min(part + half, 1), "flag")
-        points.append((mean, part, n))
-        rows.append([format_percent(mean), format_percent(part), f"{n:,}"])
-    if points:
-        chart.line([x for x, _, _ in points], [y for _, y, _ in points], "flag")
-        for mean, part, n in points:
-            chart.dot(
-                mean,
-                part,
-                "flag",
-                f"{format_count(n, 'click')} of {format_percent(mean)}: {format_percent(part)} are noise",
-                4,
-            )
-    sentence = (
-        f"The truth is known here: {format_percent(float(truth.mean()))} of the clicks are noise. The probability is off by "
-        f"{100 * found['calibration_error']:.1f} points on average, and noise gets a larger one than another click "
-        f"{format_percent(found['auroc'])} of the time."
+    large = np.flatnonzero(n_clicks >= _MIN_CLICKS)
+    n, x, y = n_clicks[large], probability_sum[large] / n_clicks[large], n_noise[large] / n_clicks[large]
+    half_width = 1.96 * np.sqrt(y * (1 - y) / n)
+    rows = [[format_percent(p), format_percent(rate), f"{count:,}"] for p, rate, count in zip(x, y, n, strict=True)]
+    tooltips = [f"{count} clicks with a probability of {p}: {rate} are noise" for p, rate, count in rows]
+    marks = [
+        Line("ideal", [0, 1], [0, 1]),
+        Intervals("flag", x, np.maximum(y - half_width, 0), np.minimum(y + half_width, 1)),
+        Line("flag", x, y),
+        Points("flag", x, y, 4, tooltips=tooltips),
+    ]
+    x_axis = Axis("mean noise probability of a bin", 0, 1, is_percent=True)
+    plot = AxesPlot(x_axis, Axis("noise rate of the bin", 0, 1, is_percent=True), marks)
+    metrics = detection_metrics(findings.noise_probability, is_noise)
+    caption = (
+        f"It is known here that {format_percent(float(is_noise.mean()))} of the clicks are noise. The probability is "
+        f"wrong by {100 * metrics['calibration_error']:.1f} percentage points on average. A noisy click has a higher "
+        f"probability than a clean one {format_percent(metrics['auroc'])} of the time."
     )
-    title = "Is the probability right?"
-    columns = ["noise probability", "share that is noise", "clicks"]
-    return Picture("reliability", title, sentence, chart.drawn(title), columns, rows)
+    columns = ["noise probability", "noise rate", "clicks"]
+    return Chart("reliability", "Reliability of the noise probability", caption, plot, columns, rows)
 
 
-# ── who and what ────────────────────────────────────────────────────────────────────────────────────
+def describe_thresholds(findings: Findings, max_points: int = _N_POINTS) -> Chart | None:
+    """Describe each user's κ against the user's activity, with the median in eight groups of users.
 
+    Parameters
+    ----------
+    findings : Findings
+        Results of a denoiser.
+    max_points : int, default 1200
+        Maximum number of users shown as dots. Of more users, a random sample is shown; medians are over all users.
 
-def _kappa(findings: Findings) -> Picture | None:
-    activity = findings.known.activity
-    rows_in = np.flatnonzero(activity)
-    x, y = activity[rows_in].astype(np.float64), np.maximum(findings.kappa[rows_in], 1).astype(np.float64)
+    Returns
+    -------
+    Chart or None
+        None for fewer than two users with clicks.
+    """
+    activity = findings.interactions.activity
+    active = np.flatnonzero(activity)
+    x, y = activity[active].astype(np.float64), np.maximum(findings.kappa[active], 1).astype(np.float64)
     if len(x) < 2:
         return None
-    limits = (float(x.min()), float(max(x.max(), x.min() * 2))), (float(y.min()), float(max(y.max(), y.min() * 2)))
-    chart = Chart(*limits, "clicks of a user", "κ, items in the upper group", log=True)
-    shown = np.random.default_rng(0).permutation(len(x))[:_DOTS]
-    for at in np.sort(shown):
-        chart.dot(x[at], y[at], "dim")
-    middles, medians, rows = [], [], []
+    shown = np.sort(np.random.default_rng(0).permutation(len(x))[:max_points])
+    medians, rows = [], []
     edges = np.unique(np.quantile(x, np.linspace(0, 1, 9)))
     for low, high in pairwise(edges):
-        inside = (x >= low) & ((x < high) | (high == edges[-1]))
-        if inside.any():
-            quartiles = np.quantile(y[inside], [0.25, 0.5, 0.75])
-            middles.append(float(np.median(x[inside])))
-            medians.append(float(quartiles[1]))
-            within = _span(np.ceil(low), high if high == edges[-1] else np.ceil(high) - 1)
-            rows.append([within, f"{inside.sum():,}", *(f"{each:,.0f}" for each in quartiles)])
-    chart.line(middles, medians, "main")
-    for middle, median in zip(middles, medians, strict=True):
-        chart.dot(middle, median, "main", f"{middle:,.0f} clicks: median κ {median:,.0f}", 3.5)
-    together = float(spearmanr(x, y).statistic) if x.min() < x.max() and y.min() < y.max() else 0.0
-    if abs(together) < 0.1:
-        link = "does not go with how much somebody clicks"
-    else:
-        link = f"{'grows' if together > 0 else 'falls'} with how much somebody clicks"
-    some = f" {len(shown):,} of {len(x):,} users are drawn." if len(shown) < len(x) else ""
-    sentence = (
-        f"Of {findings.n_items:,} items, the median user has {np.median(y):,.0f} above the threshold, and "
-        f"{np.median(x):,.0f} clicks. That number {link} (rank correlation {together:.2f}).{some}"
+        is_last = high == edges[-1]
+        group = (x >= low) & ((x < high) | is_last)
+        if group.any():
+            quartiles = np.quantile(y[group], [0.25, 0.5, 0.75])
+            medians.append((float(np.median(x[group])), float(quartiles[1])))
+            name = _format_range(np.ceil(low), high if is_last else np.ceil(high) - 1)
+            rows.append([name, f"{group.sum():,}", *(f"{each:,.0f}" for each in quartiles)])
+    median_x, median_y = [each[0] for each in medians], [each[1] for each in medians]
+    number = f"{len(shown):,} of {len(x):,} users, at random" if len(shown) < len(x) else f"{len(x):,} users"
+    tooltips = [f"{a:,.0f} clicks: median κ {b:,.0f}" for a, b in medians]
+    marks = [
+        Points("dim", x[shown], y[shown], label=number),
+        Line("main", median_x, median_y, label="medians of groups of users"),
+        Points("main", median_x, median_y, 3.5, tooltips=tooltips),
+    ]
+    x_axis = Axis("clicks of a user", x.min(), max(x.max(), 2 * x.min()), is_log=True)
+    y_axis = Axis("κ, items in the upper group", y.min(), max(y.max(), 2 * y.min()), is_log=True)
+    plot = AxesPlot(x_axis, y_axis, marks)
+    correlation = float(spearmanr(x, y).statistic) if x.min() < x.max() and y.min() < y.max() else 0.0
+    trend = "does not depend on" if abs(correlation) < 0.1 else "grows with" if correlation > 0 else "falls with"
+    caption = (
+        f"The median user has {np.median(x):,.0f} clicks and a threshold that puts {np.median(y):,.0f} of "
+        f"{findings.n_items:,} items into the upper group. This number {trend} the number of clicks (rank correlation "
+        f"{correlation:.2f})." + (f" The chart shows {number}." if len(shown) < len(x) else "")
     )
-    title = "How many items a user's threshold lets in"
     columns = ["clicks of a user", "users", "κ, lower quartile", "median", "upper quartile"]
-    return Picture("kappa", title, sentence, chart.drawn(title), columns, rows)
+    return Chart("kappa", "Items above each user's threshold", caption, plot, columns, rows)
 
 
-def _popularity(findings: Findings) -> Picture | None:
-    popularity = findings.known.popularity[findings.known.item_codes]
+def _describe_popularity(findings: Findings) -> Chart | None:
+    popularity = findings.interactions.popularity[findings.interactions.item_codes]
     edges = np.unique(np.quantile(popularity, np.linspace(0, 1, 11)))
     if len(edges) < 3:
         return None
-    place = np.clip(np.searchsorted(edges, popularity, side="right") - 1, 0, len(edges) - 2)
-    groups = _Groups.of(findings, place, len(edges) - 1)
-    ends = np.ceil(edges[1:]) - 1  # a group ends before the next one begins, but for the last
-    ends[-1] = edges[-1]
-    names = [_span(np.ceil(low), end) for low, end in zip(edges[:-1], ends, strict=True)]
-    last = len(names) - 1
-    where = [(at, short(float(np.ceil(each)))) for at, each in enumerate(edges)]
-    chart = groups.columns(names, where, "clicks on the item, in groups of about as many clicks")
-    low, high = groups.means[0], groups.means[last]
-    sentence = (
-        f"Clicks on the least popular items ({names[0]} clicks) have a mean noise probability of {format_percent(low)}, those "
-        f"on the most popular ({names[last]}) {format_percent(high)}."
+    codes = np.clip(np.searchsorted(edges, popularity, side="right") - 1, 0, len(edges) - 2)
+    ends = np.append(np.ceil(edges[1:-1]) - 1, edges[-1])  # a group ends before the next one starts
+    names = [_format_range(np.ceil(low), end) for low, end in zip(edges[:-1], ends, strict=True)]
+    groups = _Groups.count(findings, names, codes)
+    low, high = (format_percent(groups.means[index]) for index in (0, -1))
+    caption = (
+        f"Clicks on the least popular items ({names[0]} clicks) have a mean noise probability of {low}, clicks on the "
+        f"most popular items ({names[-1]}) one of {high}."
     )
-    title = "Noise by how popular the item is"
-    return groups.picture("popularity", title, sentence, chart.drawn(title), "clicks on the item", names)
+    ticks = [(index, format_tick(float(np.ceil(edge)))) for index, edge in enumerate(edges)]
+    plot = groups.plot("clicks on the item, in groups with about as many clicks", ticks)
+    return groups.chart("popularity", "Noise by popularity of the item", caption, plot, "clicks on the item")
 
 
-def _span(low: float, high: float) -> str:
-    return f"{low:,.0f}–{high:,.0f}" if low < high else f"{low:,.0f}"
-
-
-def _categories(findings: Findings) -> Picture | None:
-    given = findings.known.item_categories
-    names = sorted({name for each in given or () for name in each})
-    if given is None or len(names) < 2:
+def _describe_times(findings: Findings) -> Chart | None:
+    times = findings.times
+    if times is None or times.max() <= times.min():
         return None
-    at = {name: place for place, name in enumerate(names)}
-    of_item = np.bincount(findings.known.item_codes, minlength=findings.known.n_items)
-    sum_of_item = np.bincount(findings.known.item_codes, findings.probability, minlength=findings.known.n_items)
-    flags_of_item = np.bincount(findings.known.item_codes, findings.flagged, minlength=findings.known.n_items)
-    items = np.repeat(np.arange(len(given)), [len(each) for each in given])
-    places = np.array([at[name] for each in given for name in each], dtype=np.int64)
-    groups = _Groups(*(
-        np.bincount(places, values[items], minlength=len(names)) for values in (of_item, sum_of_item, flags_of_item)
-    ))  # fmt: skip
-    enough = groups.enough()
-    order = enough[np.argsort(-groups.means[enough], kind="stable")]
-    if len(order) < 2:
-        return None
-    top = order if len(order) <= _CATEGORIES else np.concatenate([order[: _CATEGORIES - 5], order[-5:]])
-    titles = [f"{names[each]}: {format_count(int(groups.number[each]), 'click')}" for each in top]
-    title = "Noise by category"
-    chart = rows_chart(
-        title,
-        [names[each] for each in top],
-        groups.means[top].tolist(),
-        [format_percent(each) for each in groups.means[top]],
-        titles,
-    )
-    some = "" if len(top) == len(order) else f" The ten highest and five lowest of {len(order):,} are drawn."
-    high, low = format_percent(groups.means[order[0]]), format_percent(groups.means[order[-1]])
-    sentence = (
-        f"The mean noise probability is highest in {truncate(names[order[0]], _LETTERS)} ({high}) and lowest in "
-        f"{truncate(names[order[-1]], _LETTERS)} ({low}).{some}"
-    )
-    if high == low:
-        sentence = f"The mean noise probability is about the same in all categories ({high}).{some}"
-    shown = groups.at(order)
-    return shown.picture("categories", title, sentence, chart, "category", [names[each] for each in order])
-
-
-def _time(findings: Findings) -> Picture | None:
-    if findings.times is None or findings.times.max() <= findings.times.min():
-        return None
-    begin, end = float(findings.times.min()), float(findings.times.max())
-    edges = np.linspace(begin, end, _PERIODS + 1)
-    place = np.clip(np.searchsorted(edges, findings.times, side="right") - 1, 0, _PERIODS - 1)
-    groups = _Groups.of(findings, place, _PERIODS)
-    names = [_moment(at, end - begin) for at in edges[:-1]]
-    where = [(at, names[at]) for at in range(0, _PERIODS, 6)]
-    chart = groups.columns(names, where, "time")
-    enough = groups.enough()
-    most, least = enough[np.argmax(groups.means[enough])], enough[np.argmin(groups.means[enough])]
-    pale = f" Faint: fewer than {_FEW} clicks." if len(enough) < (groups.number > 0).sum() else ""
+    edges = np.linspace(float(times.min()), float(times.max()), _N_PERIODS + 1)
+    codes = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, _N_PERIODS - 1)
+    days = (edges[-1] - edges[0]) / 86400
+    pattern = "%b %Y" if days > 31 * _N_PERIODS else "%d %b %Y" if days > _N_PERIODS else "%d %b %H:%M"
+    names = [datetime.fromtimestamp(start, UTC).strftime(pattern) for start in edges[:-1]]
+    groups = _Groups.count(findings, names, codes)
+    large = groups.find_large()
+    most, least = large[np.argmax(groups.means[large])], large[np.argmin(groups.means[large])]
     high, low = format_percent(groups.means[most]), format_percent(groups.means[least])
-    sentence = (
-        f"From {format_date(begin)} to {format_date(end)}, the mean noise probability was highest in the period from {names[most]} on "
-        f"({high}), and lowest in that from {names[least]} on ({low}).{pale}"
-    )
+    caption = f"From {format_date(edges[0])} to {format_date(edges[-1])}, the mean noise probability was "
     if high == low:
-        sentence = f"From {format_date(begin)} to {format_date(end)}, the mean noise probability was about the same ({high}).{pale}"
-    title = "Noise over time"
-    return groups.picture("time", title, sentence, chart.drawn(title), "from", names)
+        caption += f"about the same ({high})."
+    else:
+        caption += (
+            f"highest in the period from {names[most]} on ({high}) and lowest in the period from {names[least]} on "
+            f"({low})."
+        )
+    if len(large) < (groups.n_clicks > 0).sum():
+        caption += f" Periods with fewer than {_MIN_CLICKS} clicks are faint."
+    plot = groups.plot("time", [(index, names[index]) for index in range(0, _N_PERIODS, 6)])
+    return groups.chart("time", "Noise over time", caption, plot, "from")
 
 
-def _moment(seconds: float, span: float) -> str:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    days = span / 86400
-    return moment.strftime("%b %Y" if days > 31 * _PERIODS else "%d %b %Y" if days > _PERIODS else "%d %b %H:%M")
+def _describe_categories(findings: Findings) -> Chart | None:
+    """Describe the mean noise probability of each category; an item may have several."""
+    interactions = findings.interactions
+    categories = interactions.item_categories
+    names = sorted({name for each in categories or () for name in each})
+    if categories is None or len(names) < 2:
+        return None
+    index = {name: position for position, name in enumerate(names)}
+    items = np.repeat(np.arange(len(categories)), [len(each) for each in categories])
+    codes = np.array([index[name] for each in categories for name in each], dtype=np.int64)
+    sums = [
+        np.bincount(codes, np.bincount(interactions.item_codes, values, interactions.n_items)[items], len(names))
+        for values in (None, findings.noise_probability, findings.flagged)
+    ]
+    groups = _Groups(names, *sums)
+    groups = groups.select(groups.find_large())
+    groups = groups.select(np.argsort(-groups.means, kind="stable"))
+    n = len(groups.names)
+    if n < 2:
+        return None
+    order = np.arange(n)
+    is_cut = n > _N_HIGHEST + _N_LOWEST
+    shown = groups.select(np.concatenate([order[:_N_HIGHEST], order[-_N_LOWEST:]]) if is_cut else order)
+    texts = [format_percent(mean) for mean in shown.means]
+    tooltips = [
+        f"{name}: {format_count(int(count), 'click')}" for name, count in zip(shown.names, shown.n_clicks, strict=True)
+    ]
+    first, last = truncate(groups.names[0], _NAME_LENGTH), truncate(groups.names[-1], _NAME_LENGTH)
+    caption = f"The mean noise probability is highest in {first} ({texts[0]}) and lowest in {last} ({texts[-1]})."
+    if texts[0] == texts[-1]:
+        caption = f"The mean noise probability is about the same in all categories ({texts[0]})."
+    if is_cut:
+        caption += f" The chart shows the ten highest and the five lowest of {n:,} categories."
+    plot = BarList(shown.names, shown.means.tolist(), texts, tooltips)
+    return groups.chart("categories", "Noise by category", caption, plot, "category")
+
+
+def describe_loss(findings: Findings) -> Chart | None:
+    """Describe the loss of Algorithm 1 after the first fit, each relabelling and each refit.
+
+    Parameters
+    ----------
+    findings : Findings
+        Results of a denoiser.
+
+    Returns
+    -------
+    Chart or None
+        None if the loss was not recorded, or is 0.
+    """
+    steps: list[tuple[str, float]] = []
+    for each in findings.history:
+        for name, loss in (("relabelled", each.loss_relabeled), ("refitted", each.loss_refitted)):
+            if loss is not None:
+                step = name if len(findings.history) == 2 else f"round {each.number}, {name}"
+                steps.append((step if steps else "first fit", float(loss.total)))
+    names, values = [name for name, _ in steps], [value for _, value in steps]
+    if len(steps) < 2 or max(map(abs, values)) < 1e-6:  # nothing but rounding errors
+        return None
+    position = np.arange(len(steps))
+    texts = [f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.4g}" for value in values]
+    tooltips = [f"{name}: {text}" for name, text in zip(names, texts, strict=True)]
+    ticks = [(index + 0.5, name if len(steps) <= 3 else str(index)) for index, name in enumerate(names)]
+    zero = np.zeros(len(steps))
+    bars = Bars("main", position + 0.15, position + 0.85, zero, np.array(values), tooltips=tooltips)
+    y = Axis("loss", min(0.0, *values), max(0.0, *values) or 1.0)
+    plot = AxesPlot(Axis("step", 0, len(steps), named_ticks=ticks), y, [bars])
+    increases = [
+        f"{name} (by {format_percent(after - before, abs(before))})"
+        for name, (before, after) in zip(names[1:], pairwise(values), strict=True)
+        if after > before * (1 + 1e-9)
+    ]
+    verdict = f"It went up in these steps: {', '.join(increases)}." if increases else "No step increased it."
+    caption = f"The loss that Algorithm 1 minimises went from {texts[0]} to {texts[-1]}. {verdict}"
+    rows = [list(each) for each in zip(names, texts, strict=True)]
+    return Chart("loss", "Loss after each step", caption, plot, ["step", "loss"], rows)
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """Interactions in groups: how many, the sum of their noise probabilities, how many are flagged."""
+    """Clicks in groups, and the mean noise probability of each group."""
 
-    number: NDArray[Any]
-    total: NDArray[Any]
-    flags: NDArray[Any]
+    names: Sequence[str]
+    n_clicks: NDArray[Any]
+    probability_sum: NDArray[Any]
+    n_flagged: NDArray[Any]
 
     @classmethod
-    def of(cls, findings: Findings, place: NDArray[np.int64], n: int) -> _Groups:
-        counted = (
-            np.bincount(place, weights, minlength=n) for weights in (None, findings.probability, findings.flagged)
-        )
-        return cls(*counted)
-
-    def at(self, places: NDArray[np.int64]) -> _Groups:
-        return _Groups(self.number[places], self.total[places], self.flags[places])
+    def count(cls, findings: Findings, names: Sequence[str], codes: NDArray[np.int64]) -> _Groups:
+        """Count the clicks of each group; `codes` has the group of each click."""
+        values = (None, findings.noise_probability, findings.flagged)
+        return cls(names, *(np.bincount(codes, weights, minlength=len(names)) for weights in values))
 
     @property
     def means(self) -> NDArray[np.float64]:
-        return np.asarray(self.total / np.maximum(self.number, 1))
+        return np.asarray(self.probability_sum / np.maximum(self.n_clicks, 1))
 
-    def columns(self, names: Sequence[str], where: Sequence[tuple[float, str]], label: str) -> Chart:
-        high = float(self.means.max()) or 1.0
-        chart = Chart(
-            (0, len(names)), (0, high), label, "mean noise probability", x_ticks=where, y_format="percent"
-        )  # fmt: skip
-        enough = set(self.enough().tolist())
-        for at, (name, mean, number) in enumerate(zip(names, self.means, self.number, strict=True)):
-            if number:
-                words = f"{name}: {format_percent(mean)} of {format_count(int(number), 'click')}"
-                chart.bar(at, at + 1, 0, float(mean), "main" if at in enough else "dim", words)
-        return chart
+    def find_large(self) -> NDArray[np.int64]:
+        """Return the groups whose mean is meaningful; the largest group in any case."""
+        return np.flatnonzero(self.n_clicks >= min(_MIN_CLICKS, self.n_clicks.max()))
 
-    def enough(self) -> NDArray[np.int64]:
-        """Those that are large enough for their mean to say anything; the largest at least."""
-        return np.flatnonzero(self.number >= min(_FEW, self.number.max()))
+    def select(self, indices: NDArray[np.int64]) -> _Groups:
+        columns = (self.n_clicks, self.probability_sum, self.n_flagged)
+        return _Groups([self.names[index] for index in indices], *(each[indices] for each in columns))
 
-    def picture(self, key: str, title: str, sentence: str, chart: Markup, what: str, names: Sequence[str]) -> Picture:
+    def plot(self, label: str, ticks: Sequence[tuple[float, str]]) -> AxesPlot:
+        """Describe one bar for each group, faint if the group is small."""
+        large = self.find_large()
+        small = np.setdiff1d(np.flatnonzero(self.n_clicks), large)
+        groups: list[tuple[NDArray[np.int64], Color]] = [(large, "main"), (small, "dim")]
+        marks = []
+        for indices, color in groups:
+            tooltips = [
+                f"{self.names[index]}: {format_percent(self.means[index])} of "
+                f"{format_count(int(self.n_clicks[index]), 'click')}"
+                for index in indices
+            ]
+            zero = np.zeros(len(indices))
+            marks.append(Bars(color, indices, indices + 1, zero, self.means[indices], tooltips=tooltips))
+        y = Axis("mean noise probability", 0, float(self.means.max()) or 1.0, is_percent=True)
+        return AxesPlot(Axis(label, 0, len(self.names), named_ticks=ticks), y, marks)
+
+    def chart(self, key: str, title: str, caption: str, plot: AxesPlot | BarList, first_column: str) -> Chart:
+        """Describe a chart with the table of the groups."""
+        columns = zip(self.names, self.n_clicks, self.means, self.n_flagged, strict=True)
         rows = [
-            [name, f"{number:,.0f}", format_percent(mean), f"{flags:,.0f}"]
-            for name, number, mean, flags in zip(names, self.number, self.means, self.flags, strict=True)
+            [name, f"{count:,.0f}", format_percent(mean), f"{flagged:,.0f}"] for name, count, mean, flagged in columns
         ]
-        return Picture(key, title, sentence, chart, [what, "clicks", "mean noise probability", "flagged"], rows)
+        return Chart(key, title, caption, plot, [first_column, "clicks", "mean noise probability", "flagged"], rows)
 
 
-# ── the run ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _loss(findings: Findings) -> Picture | None:
-    steps: list[tuple[str, float]] = []
-    for each in findings.history:
-        losses = (each.loss_before, each.loss_relabeled, each.loss_refitted)
-        for name, loss in zip(("before", "relabelled", "learned again"), losses, strict=True):
-            if loss is None or (name == "before" and steps):  # which is where the last round ended
-                continue
-            step = name if len(findings.history) == 2 else f"round {each.number}, {name}"
-            words = "first fit" if not steps else step
-            steps.append((words, float(loss.total)))
-    values = [value for _, value in steps]
-    if len(steps) < 2 or max(map(abs, values)) < 1e-6:  # nothing but rounding
-        return None
-    chart = Chart(
-        (0, len(steps)),
-        (min(0.0, *values), max(0.0, *values) or 1.0),
-        "step",
-        "loss",
-        x_ticks=[(at + 0.5, name if len(steps) <= 3 else str(at)) for at, (name, _) in enumerate(steps)],
-    )
-    for at, (name, value) in enumerate(steps):
-        chart.bar(at + 0.15, at + 0.85, 0, value, "main", f"{name}: {_plain(value)}")
-    rises = [f"{name} (by {format_percent(now - then, abs(then))})" for (name, now), then in zip(steps[1:], values, strict=False)
-             if now > then * (1 + 1e-9)]  # fmt: skip
-    verdict = f"it went up in {', '.join(rises)}" if rises else "no step made it larger"
-    sentence = (
-        f"The loss that Algorithm 1 brings down went from {_plain(values[0])} to {_plain(values[-1])}; {verdict}."
-    )
-    title = "Loss, step by step"
-    rows = [[name, f"{_plain(value)}"] for name, value in steps]
-    return Picture("loss", title, sentence, chart.drawn(title), ["step", "loss"], rows)
-
-
-def _plain(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.4g}"
+def _format_range(low: float, high: float) -> str:
+    return f"{low:,.0f}–{high:,.0f}" if low < high else f"{low:,.0f}"

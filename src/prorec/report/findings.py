@@ -1,4 +1,4 @@
-"""What a report is about: the results of a denoiser, read off it once."""
+"""The results of a denoiser that a report shows, collected once."""
 
 from __future__ import annotations
 
@@ -16,104 +16,135 @@ from prorec.noise.noise_rate import NoiseRateEstimate
 from prorec.report.formatting import to_epoch_seconds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Findings:
-    """One entry for each interaction, in the order of `known.matrix.data`, unless something else is said."""
+    """Results of denoising a log.
 
-    known: Interactions
-    probability: NDArray[np.float32]
+    Arrays have one entry for each interaction, in the order of `interactions.matrix.data`, or for each user.
+    """
+
+    interactions: Interactions
+    """The log with its original weights; possibly a sample of users."""
+    noise_probability: NDArray[np.float32]
+    """Noise probability of each interaction."""
     flagged: NDArray[np.bool_]
+    """Whether each interaction is flagged."""
     weights: NDArray[np.float32]
-    """After relabelling; what they were before is in `known`."""
-    shares: NDArray[np.float32]
-    """ρ: what of the user's row of the plan is at this item."""
+    """Weight of each interaction after relabelling."""
+    row_shares: NDArray[np.float32]
+    """Row share ρ of each interaction: the share of the user's mass in the plan that goes to the item."""
     kappa: NDArray[np.int64]
-    """κ of each user."""
+    """Number κ of items in the upper group of each user."""
     thresholds: NDArray[np.float32]
-    """ρ_κ of each user."""
-    percentiles: NDArray[np.float32] | None
-    """The share of the user's unobserved items that stand above this one, where clicks were judged by models that have
-    not seen them."""
-    noise_rate: NoiseRateEstimate | None
-    """Where it was estimated."""
+    """Threshold ρ_κ of each user."""
+    percentile_ranks: NDArray[np.float32] | None = None
+    """Percentile rank of each interaction; None without cross-fitting."""
+    noise_rate: NoiseRateEstimate | None = None
+    """Estimated noise rate of the log; None without cross-fitting."""
+    times: NDArray[np.float64] | None = None
+    """Time of each interaction in epoch seconds, if the log has times."""
+    is_noise: NDArray[np.bool_] | None = None
+    """Whether each interaction is noise, if that is known."""
     fdr: float
-    flag_share: float
+    """False discovery rate by which cross-fitted interactions are flagged."""
+    flag_fraction: float
+    """Largest fraction of interactions that is flagged without cross-fitting."""
     lam: float
-    """λ: what is kept of a weight in any case."""
-    times: NDArray[np.float64] | None
-    """In seconds since 1970, where they are known."""
-    is_noise: NDArray[np.bool_] | None
-    """The truth, where it is known."""
-    history: tuple[Round, ...]
+    """Retention λ."""
     transport: str
+    """Name of the transport solver."""
     marginals: str
+    """Name of the marginals, `popularity` or `uniform`."""
     threshold: str
+    """Kind of threshold: `personal`, `none` or a number of items."""
+    history: tuple[Round, ...]
+    """Record of each round."""
     settings: dict[str, str]
-    """What the denoiser was told, by name."""
+    """Settings of the denoiser, by the name that the page shows."""
     n_items: int
-    """Of the whole log, of which this may be a sample."""
-    sample: str = ""
-    """If it is one, of what."""
+    """Number of items of the log, of which `interactions` may be a sample."""
+    sample_note: str = ""
+    """Sentence about the sample, if `interactions` is one."""
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether the probability means what it says, rather than being good for ordering only."""
+        """Whether noise probabilities agree with frequencies; without cross-fitting they only order interactions."""
         return self.noise_rate is not None
 
 
 def collect_findings(denoiser: ProRec, is_noise: Any = None) -> Findings:
-    """Read everything off a fitted denoiser."""
-    denoiser._check_fitted()
-    known = denoiser.interactions_
-    truth = None
-    if is_noise is not None:
-        truth = np.asarray(is_noise)
-        if truth.shape != (len(known),) or truth.dtype != bool:
-            raise InputError(
-                f"is_noise must be {len(known):,} booleans, one for each interaction; got {truth.dtype} of shape "
-                f"{truth.shape}"
-            )
-    finder = denoiser.finder_ if denoiser.noise_method != "plan" else None
-    times = to_epoch_seconds(known.columns["timestamp"]) if "timestamp" in known.columns else None
+    """Collect the results of a denoiser.
+
+    Parameters
+    ----------
+    denoiser : ProRec
+        A fitted denoiser.
+    is_noise : array-like of bool, optional
+        Whether each interaction is noise, in the order of `denoiser.interactions_.matrix.data`.
+
+    Returns
+    -------
+    Findings
+
+    Raises
+    ------
+    NotFittedError
+        If the denoiser is not fitted.
+    InputError
+        If `is_noise` does not have one boolean for each interaction.
+    """
+    thresholds, interactions = denoiser.thresholds_, denoiser.interactions_
+    finder = None if denoiser.noise_method == "plan" else denoiser.finder_
     return Findings(
-        known,
-        denoiser.noise_probability_,
-        denoiser.flagged_,
-        denoiser.weights_.data,
-        denoiser.matching_.row_shares,
-        denoiser.matching_.kappa,
-        denoiser.matching_.threshold,
-        None if finder is None else finder.percentile_rank_,
-        None if finder is None else finder.noise_rate_,
-        denoiser.fdr,
-        denoiser.flag_fraction,
-        denoiser.lam,
-        times,
-        truth,
-        tuple(denoiser.history_),
-        denoiser.transport,
-        denoiser.marginals,
-        str(denoiser.threshold),
-        _settings(denoiser),
-        known.n_items,
+        interactions=interactions,
+        noise_probability=denoiser.noise_probability_,
+        flagged=denoiser.flagged_,
+        weights=denoiser.weights_.data,
+        row_shares=denoiser.matching_.row_shares,
+        kappa=thresholds.kappa,
+        thresholds=thresholds.value,
+        percentile_ranks=None if finder is None else finder.percentile_rank_,
+        noise_rate=None if finder is None else finder.noise_rate_,
+        times=to_epoch_seconds(interactions.columns["timestamp"]) if "timestamp" in interactions.columns else None,
+        is_noise=None if is_noise is None else _check_is_noise(is_noise, len(interactions)),
+        fdr=denoiser.fdr,
+        flag_fraction=denoiser.flag_fraction,
+        lam=denoiser.lam,
+        transport=denoiser.transport,
+        marginals=denoiser.marginals,
+        threshold=str(denoiser.threshold),
+        history=tuple(denoiser.history_),
+        settings=_list_settings(denoiser, None if finder is None else finder.folds),
+        n_items=interactions.n_items,
     )
 
 
-def _settings(denoiser: ProRec) -> dict[str, str]:
+def _check_is_noise(is_noise: Any, n: int) -> NDArray[np.bool_]:
+    values = np.asarray(is_noise)
+    if values.shape != (n,) or values.dtype != bool:
+        raise InputError(
+            f"is_noise must be {n:,} booleans, one for each interaction in the order of interactions_.matrix.data; "
+            f"got {values.dtype} of shape {values.shape}"
+        )
+    return values
+
+
+def _list_settings(denoiser: ProRec, folds: int | None) -> dict[str, str]:
+    """Return the settings that the page shows; `folds` is None without cross-fitting."""
     last = denoiser.history_[-1]
-    told = {
+    settings = {
         "model": str(denoiser.model),
-        "matching": f"{denoiser.transport}, {denoiser.marginals} marginals",
+        "transport": f"{denoiser.transport}, {denoiser.marginals} marginals",
         "threshold": str(denoiser.threshold),
-        "γ, how far the plan is spread": f"{last.gamma:.4g}" + (f" ({denoiser.gamma})" if last.gamma else ""),
-        "β, how steep the step is": f"{denoiser.beta:g}",
-        "λ, what is kept of the weights": f"{denoiser.lam:g}",
-        "rounds": f"{last.number} of at most {denoiser.rounds}" + (", came to rest" if denoiser.converged_ else ""),
+        "γ, entropic regularization": f"{last.gamma:.4g}" + (f" ({denoiser.gamma})" if last.gamma else ""),
+        "β, steepness": f"{denoiser.beta:g}",
+        "λ, retention": f"{denoiser.lam:g}",
+        "rounds": f"{last.number} of at most {denoiser.rounds}" + (", converged" if denoiser.converged_ else ""),
     }
-    if denoiser.noise_method == "plan":
-        told["noise probability"] = "from the plan: good for ordering, not calibrated"
-        told["flagged"] = f"the most suspicious, at most a share of {denoiser.flag_fraction:.3g}, equals left alone"
+    if folds is None:
+        settings["noise probability"] = "from the transport plan; orders clicks, but is not calibrated"
+        settings["flagged"] = f"the most suspicious clicks, at most {denoiser.flag_fraction:.3g} of all, without ties"
     else:
-        told["noise probability"] = f"from models that have not seen the click, {denoiser.finder_.folds} folds"
-        told["flagged"] = f"as many as leave the share of wrong flags at most {denoiser.fdr:.3g}"
-    return told
+        settings["noise probability"] = f"cross-fitted in {folds} folds"
+        settings["flagged"] = f"clicks up to a false discovery rate of {denoiser.fdr:.3g}"
+    return settings

@@ -1,4 +1,4 @@
-"""What a report needs to know beyond the denoiser: what recommendation gained, and what was recommended before."""
+"""Comparison of the model with and without denoising: ranking metrics on a held-out part, and recommendations."""
 
 from __future__ import annotations
 
@@ -16,70 +16,98 @@ from prorec.evaluation.comparison import compare_on_splits
 from prorec.evaluation.significance import Comparison, compare
 from prorec.models.wrap import wrap
 
-_LIST = 10
+_K = 10
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What the model scores on a held-out part with denoising and without."""
+    """Difference that denoising makes to a ranking metric on a held-out part."""
 
     metric: str
+    """Name of the metric, such as `ndcg@10`."""
     n_users: int
+    """Number of users with held-out interactions."""
     denoised: Comparison
-    """With denoising, against the model alone."""
-    alike: Comparison
-    """With all weights made smaller by the same factor, against the model alone: that is not denoising."""
-    beyond: Comparison
-    """With denoising, against weights made smaller."""
+    """The model with denoising, compared with the model alone."""
+    control: Comparison
+    """The model with all weights scaled to the denoiser's mean, which is not denoising, compared with the model
+    alone."""
+    beyond_control: Comparison
+    """The model with denoising, compared with the control."""
 
 
 def measure_gain(denoiser: ProRec, progress: Progress | None = None) -> Gain | str:
-    """Fit on 70% of every user's interactions, judge by the rest; or why that cannot be done on these data."""
-    known = denoiser.interactions_
-    k = min(_LIST, known.n_items)
-    # Where weights don't come from the noise probability, there is no need to find that on the split again.
-    again = replace(denoiser, noise_method="plan") if denoiser.weighting == "plan" else replace(denoiser)
+    """Measure the gain of denoising on 30% of every user's interactions, after fits on the other 70%.
+
+    Parameters
+    ----------
+    denoiser : ProRec
+        A fitted denoiser; it is not changed.
+    progress : Progress, optional
+        Function that is told of the progress of the three fits.
+
+    Returns
+    -------
+    Gain or str
+        The reason, as a text, if these interactions cannot be split.
+    """
+    k = min(_K, denoiser.interactions_.n_items)
+    # Cross-fitting is repeated on the split only if the weights depend on it.
+    unfitted = replace(denoiser, noise_method="plan") if denoiser.weighting == "plan" else replace(denoiser)
     models: dict[str, Any] = {
-        "the model alone": wrap(denoiser.model),
-        "denoised": again,
-        "weights alike": make_control(again),
+        "plain": wrap(denoiser.model),
+        "denoised": unfitted,
+        "control": make_control(unfitted),
     }
     try:
-        found = compare_on_splits(models, known, n_seeds=1, k=k, progress=progress)
+        result = compare_on_splits(models, denoiser.interactions_, n_seeds=1, k=k, progress=progress)
     except InputError as error:
         return str(error)
     metric = f"ndcg@{k}"
-    by_name = {each.model: each for each in found.comparisons if each.metric == metric}
-    (beyond,) = compare(
-        {name: found.results[name] for name in ("weights alike", "denoised")}, "weights alike", metrics=[metric]
-    )
-    return Gain(metric, found.n_users, by_name["denoised"], by_name["weights alike"], beyond)
+    by_name = {each.model: each for each in result.comparisons if each.metric == metric}
+    pair = {name: result.results[name] for name in ("control", "denoised")}
+    (beyond_control,) = compare(pair, "control", metrics=[metric])
+    return Gain(metric, result.n_users, by_name["denoised"], by_name["control"], beyond_control)
 
 
 @dataclass(frozen=True)
 class RecommendationLists:
-    """What some users are recommended, as positions of items, best first; −1 behind a list that ends early."""
+    """Recommendations for some users: columns of items, best first; −1 after a list that ends early."""
 
     before: NDArray[np.int32]
-    """By the model alone, users × k."""
+    """Recommendations of the model without denoising, users × k."""
     after: NDArray[np.int32]
-    """By the model that learned from the denoised weights."""
+    """Recommendations of the model with denoising, users × k."""
 
 
 def recommend_before_and_after(
     denoiser: ProRec, rows: NDArray[np.int64], progress: Progress | None = None
 ) -> RecommendationLists | None:
-    """The lists of users in some rows, before and after; nothing, if the denoiser was fitted without a last model."""
+    """Recommend items with and without denoising, after one more fit of the model on the original weights.
+
+    Parameters
+    ----------
+    denoiser : ProRec
+        A fitted denoiser; it is not changed.
+    rows : ndarray
+        Rows of the users to recommend to.
+    progress : Progress, optional
+        Function that is told of the progress of the fit.
+
+    Returns
+    -------
+    RecommendationLists or None
+        None if there are no users, or no model because the denoiser was fitted with `refit=False`.
+    """
     if not denoiser.is_refitted_ or not len(rows):
         return None
     report = progress or (lambda *_: None)
-    report("fitting without denoising", 0, 1)
-    known = denoiser.interactions_
+    report("Fitting the model without denoising", 0, 1)
+    interactions = denoiser.interactions_
     plain: Any = replace(wrap(denoiser.model))  # type: ignore[type-var]
-    plain.fit(known)
-    report("fitting without denoising", 1, 1)
-    k = min(_LIST, known.n_items)
-    users = known.users[rows]
+    plain.fit(interactions)
+    report("Fitting the model without denoising", 1, 1)
+    users, k = interactions.users[rows], min(_K, interactions.n_items)
     before, after = (
         np.asarray(model.recommend(users, k).item_positions, dtype=np.int32) for model in (plain, denoiser)
     )

@@ -1,12 +1,13 @@
-"""Figures of a fitted denoiser, drawn by Matplotlib for notebooks.
+"""Figures of a fitted denoiser for notebooks, drawn with Matplotlib.
 
-Each function draws on the given Axes, or on those of a new figure, and returns them.
+Charts that the page has too are drawn from the same description (`prorec.report.charts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,278 +15,273 @@ from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
 from prorec.denoise.noise_table import user_row
-from prorec.report.theme import CEILING, DENOISED, PAPER, PLAIN, RC_PARAMS, require_matplotlib
+from prorec.report.chart_types import AxesPlot, Bars, Chart, Line, Points
+from prorec.report.charts import describe_loss, describe_thresholds, describe_weights
+from prorec.report.findings import Findings, collect_findings
+from prorec.report.formatting import truncate
+from prorec.report.theme import BLUE, ORANGE, RC_PARAMS, RED, require_matplotlib
 from prorec.report.user_matrices import find_neighbors, select_items
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from prorec.denoise.denoiser import ProRec
-    from prorec.denoise.loss import Loss
-    from prorec.interactions import Interactions
 
-_BINS = 40
-_POINTS = 20_000
-_NEIGHBOURS, _ITEMS = 7, 24
-_LETTERS = 30  # of an item's name
-_PALEST, _DARKEST = 0.12, 0.9  # of the colour map: the palest must not look as if there were nothing
+_N_POINTS = 20_000
+_N_NEIGHBORS, _N_ITEMS = 7, 24
+_NAME_LENGTH = 30
+_PALEST, _DARKEST = 0.12, 0.9  # of the colour map: the palest cell must differ from an empty one
 
 
 def plot_weights(denoiser: ProRec, ax: Axes | None = None) -> Axes:
-    """How many interactions have which weight after relabelling; those that are flagged in another colour."""
-    with _open_axes(denoiser, ax, 1, (7.2, 4.4)) as (axis,):
-        weights, flagged = denoiser.weights_.data.astype(np.float64), denoiser.flagged_
-        low, high = np.floor(weights.min() * 20) / 20, np.ceil(weights.max() * 20) / 20
-        edges = np.linspace(low, max(high, low + 0.05), _BINS + 1)
-        bottom = np.zeros(_BINS)
-        # The flagged ones are few: on top of the others they would be lost.
-        for which, label, colour in ((flagged, "flagged", DENOISED), (~flagged, "not flagged", CEILING)):
-            counts = np.histogram(weights[which], edges)[0]
-            axis.bar(
-                edges[:-1], counts, np.diff(edges), bottom, align="edge", color=colour, label=_counted(label, which)
-            )
-            bottom += counts
-        kept = denoiser.history_[-1].mass_kept
-        axis.set(
-            title=f"Weights after relabelling: {kept:.0%} of all weight is kept",
-            xlabel="weight",
-            ylabel="interactions",
-        )
-        axis.legend(fontsize=10)
-    return axis
-
-
-def plot_thresholds(denoiser: ProRec, ax: Axes | None = None) -> Axes:
-    """Each user's κ, how many items are above the threshold, against how many the user has clicked on.
-
-    Both are on logarithmic scales; users without interactions are left out. The line goes through the medians of
-    users with 1, 2 to 3, 4 to 7, … interactions. Of more than 20,000 users, as many are drawn at random; medians
-    are over all of them.
-    """
-    with _open_axes(denoiser, ax, 1, (7.2, 4.8)) as (axis,):
-        activity = denoiser.interactions_.activity
-        here = np.flatnonzero(activity)
-        activity, kappa = activity[here], denoiser.thresholds_.kappa[here]
-        shown, about = np.arange(len(here)), f"{len(here):,} users"
-        if len(here) > _POINTS:
-            shown = np.sort(np.random.default_rng(0).choice(len(here), _POINTS, replace=False))
-            about = f"{_POINTS:,} of {len(here):,} users, at random"
-        axis.scatter(
-            activity[shown],
-            kappa[shown],
-            s=10,
-            alpha=0.35,
-            linewidths=0,
-            color=CEILING,
-            label="a user",
-            rasterized=True,
-        )
-        bins = np.floor(np.log2(activity))
-        groups = [bins == each for each in np.unique(bins)]
-        places = [np.median(activity[group]) for group in groups]
-        axis.plot(
-            places,
-            [np.median(kappa[group]) for group in groups],
-            "o-",
-            lw=2,
-            color=DENOISED,
-            label="median of users with 1, 2–3, 4–7, … interactions",
-        )
-        axis.set(
-            title=f"How many items are above each user's threshold\n({about})",
-            xlabel="activity: interactions of the user",
-            ylabel="κ: items above the threshold",
-            xscale="log",
-            yscale="log",
-        )
-        _plain_numbers(axis)
-        axis.legend(fontsize=10)
-    return axis
-
-
-def plot_user_matrix(denoiser: ProRec, user: Any, ax: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
-    """The paper's Figure 3 around one user: who clicked on what, before and after.
-
-    In rows the user and the seven users most like them, in columns the user's items, heaviest first; where there
-    are more than 24, the 12 heaviest and the 12 lightest. The darker, the more a click weighs; what is flagged has
-    a frame.
+    """Plot the histogram of the weights after relabelling, with flagged interactions in another colour.
 
     Parameters
     ----------
-    user : the user's id
-    ax : two Axes, for before and after
+    denoiser : ProRec
+        A fitted denoiser.
+    ax : matplotlib Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    NotFittedError
+        If the denoiser is not fitted.
+    InputError
+        If Matplotlib is not installed, or `ax` is not Axes.
     """
-    denoiser._check_fitted()
-    known = denoiser.interactions_
-    row = user_row(known, user)
-    if not known.activity[row]:
-        raise InputError(f"user {user!r} has no interactions: there is nothing to show")
-    near = find_neighbors(known.matrix, np.array([row]), _NEIGHBOURS)[0]
-    rows = np.append(row, near[near >= 0])
-    columns = select_items(known.matrix, denoiser.weights_.data, row, _ITEMS)
-    size = (2.2 + 0.44 * max(len(columns), 10), 2.9 + 0.27 * len(rows))  # a notebook has room for 12 inches
-    with _open_axes(denoiser, ax, 2, size, grid=False) as (before, after):
-        places = known.pair_positions(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
-        places = places.reshape(len(rows), len(columns))
-        values = [
-            np.ma.array(weights[places], mask=places < 0) for weights in (known.matrix.data, denoiser.weights_.data)
-        ]
-        low, high = min(float(each.min()) for each in values), max(float(each.max()) for each in values)
-        for axis, cells, when in zip((before, after), values, ("before", "after"), strict=True):
-            mesh = _cells(axis, cells, low, high)
-            least, largest = cells.min(), cells.max()
-            weighs = f"every click weighs {least:.2g}" if least == largest else f"weights {least:.2f} to {largest:.2f}"
-            axis.set_title(f"{when}: {weighs}")
-            _name(axis, known, rows, columns)
+    return _plot_chart(describe_weights(collect_findings(denoiser)), ax)
+
+
+def plot_thresholds(denoiser: ProRec, ax: Axes | None = None) -> Axes:
+    """Plot κ, the number of items above a user's threshold, against the user's activity.
+
+    Both scales are logarithmic. The line goes through the medians of eight groups of users of similar activity. Users
+    without interactions are left out. Of more than 20,000 users a random sample is drawn; medians are over all users.
+
+    Parameters
+    ----------
+    denoiser : ProRec
+        A fitted denoiser.
+    ax : matplotlib Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    NotFittedError
+        If the denoiser is not fitted.
+    InputError
+        If Matplotlib is not installed, `ax` is not Axes, or fewer than two users have interactions.
+    """
+    chart = describe_thresholds(collect_findings(denoiser), _N_POINTS)
+    if chart is None:
+        raise InputError("plot_thresholds needs at least two users with interactions; the log has fewer")
+    return _plot_chart(chart, ax)
+
+
+def plot_loss(denoiser: ProRec, ax: Axes | None = None) -> Axes:
+    """Plot the loss L after each step of Algorithm 1 (left axis), and the share of weight that is kept (right axis).
+
+    Steps are the first fit, and the relabelling and the refit of each round. Proposition 2 of the paper says that L
+    decreases with each step.
+
+    Parameters
+    ----------
+    denoiser : ProRec
+        A denoiser fitted with `track_loss=True`.
+    ax : matplotlib Axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+        The left axes.
+
+    Raises
+    ------
+    NotFittedError
+        If the denoiser is not fitted.
+    InputError
+        If Matplotlib is not installed, `ax` is not Axes, or the loss was not recorded.
+    """
+    findings = collect_findings(denoiser)
+    chart = describe_loss(findings)
+    if chart is None:
+        raise InputError("the loss of each round was not recorded, or is 0; call fit(…, track_loss=True)")
+    axes = _plot_chart(chart, ax)
+    rounds = np.array([each.number for each in findings.history])
+    last_step = np.minimum(2 * rounds, len(chart.rows) - 1)  # without a refit, a round ends with the relabelling
+    with _open_axes(axes, 1):
+        right = axes.twinx()
+        right.plot(
+            last_step + 0.5, [each.mass_kept for each in findings.history], "^--", color=RED, label="weight kept"
+        )
+        right.set(ylabel="share of weight kept", ylim=(0, 1.05))
+        right.grid(visible=False)
+        right.spines["right"].set_visible(True)
+        right.legend(fontsize=10)
+    return axes
+
+
+def plot_user_matrix(denoiser: ProRec, user: Any, ax: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
+    """Plot the weights around one user before and after denoising, as in Figure 3 of the paper.
+
+    Rows are the user and the seven most similar users. Columns are the user's items, in order of falling weight; of
+    more than 24 items, the 12 with the largest and the 12 with the smallest weights. A darker cell is a larger weight,
+    and a frame marks a flagged interaction.
+
+    Parameters
+    ----------
+    denoiser : ProRec
+        A fitted denoiser.
+    user : Any
+        Id of the user.
+    ax : tuple of two matplotlib Axes, optional
+        Axes for before and after; a new figure by default.
+
+    Returns
+    -------
+    tuple of two matplotlib Axes
+
+    Raises
+    ------
+    NotFittedError
+        If the denoiser is not fitted.
+    InputError
+        If Matplotlib is not installed, `ax` is not two Axes, or the user is unknown or has no interactions.
+    """
+    findings = collect_findings(denoiser)
+    interactions = findings.interactions
+    row = user_row(interactions, user)
+    if not interactions.activity[row]:
+        raise InputError(f"user {user!r} has no interactions; choose a user who has some")
+    neighbors = find_neighbors(interactions.matrix, np.array([row]), _N_NEIGHBORS)[0]
+    rows = np.append(row, neighbors[neighbors >= 0])
+    columns = select_items(interactions.matrix, findings.weights, row, _N_ITEMS)
+    positions = interactions.pair_positions(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
+    positions = positions.reshape(len(rows), len(columns))
+    cells = [np.ma.array(each[positions], mask=positions < 0) for each in (interactions.matrix.data, findings.weights)]
+    limits = min(float(each.min()) for each in cells), max(float(each.max()) for each in cells)
+    flagged = (positions >= 0) & findings.flagged[positions]
+    size = (2.2 + 0.44 * max(len(columns), 10), 2.9 + 0.27 * len(rows))  # a notebook is 12 inches wide
+    with _open_axes(ax, 2, size, grid=False) as (before, after):
+        from matplotlib.patches import Rectangle
+
+        for axes, values, name in ((before, cells[0], "before"), (after, cells[1], "after")):
+            mesh = _draw_cells(axes, values, limits)
+            low, high = values.min(), values.max()
+            title = f"every click has weight {low:.2g}" if low == high else f"weights {low:.2f} to {high:.2f}"
+            axes.set_title(f"{name}: {title}")
+            _label_cells(axes, findings, rows, columns)
         after.set(yticklabels=[], ylabel="")
         if ax is None:
-            axis.figure.colorbar(mesh, ax=[before, after], label="weight", pad=0.01)
-        framed = _frame(after, (places >= 0) & denoiser.flagged_[places])
-        if framed:
+            after.figure.colorbar(mesh, ax=[before, after], label="weight", pad=0.01)
+        if flagged.any():
+            for y, x in np.argwhere(flagged).tolist():
+                after.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, fill=False, edgecolor=RED, lw=2))
             after.set_title(f"{after.get_title()} (framed: flagged)")
     return before, after
 
 
-def plot_loss(denoiser: ProRec, ax: Axes | None = None) -> Axes:
-    """The loss L before each round, with its new weights, and with its new model; and the weight that was kept.
-
-    L is on the left axis, the share of weight on the right one. Proposition 2 says that L goes down with each step.
-    """
-    denoiser._check_fitted()
-    if denoiser.history_[0].loss_refitted is None:
-        raise InputError("plot_loss requires recorded losses, and this denoiser has none; fit it with track_loss=True")
-    with _open_axes(denoiser, ax, 1, (7.2, 4.4)) as (axis,):
-        rounds = denoiser.history_
-        steps: dict[str, list[tuple[float, Loss | None]]] = {
-            "before the round": [(each.number - 1, each.loss_before) for each in rounds],
-            "relabelled": [(each.number - 0.5, each.loss_relabeled) for each in rounds],
-            "refitted": [(each.number, each.loss_refitted) for each in rounds],
-        }
-        path = sorted((at, loss.total) for each in steps.values() for at, loss in each if loss is not None)
-        axis.plot([at for at, _ in path], [loss for _, loss in path], color=PLAIN, lw=1, alpha=0.5)
-        for (label, points), marker, colour in zip(steps.items(), "osD", ("none", DENOISED, PLAIN), strict=True):
-            there = [(at, loss.total) for at, loss in points if loss is not None]
-            size = 11 if marker == "o" else 7  # the model before the round is the last one's: around its point
-            axis.plot(
-                [at for at, _ in there],
-                [loss for _, loss in there],
-                marker,
-                ms=size,
-                mfc=colour,
-                mec=PLAIN if colour == "none" else colour,
-                label=label,
-            )
-        kept = axis.twinx()
-        kept.plot(
-            [each.number for each in rounds],
-            [each.mass_kept for each in rounds],
-            "^--",
-            color=CEILING,
-            label="weight kept (right)",
-        )
-        kept.grid(visible=False)
-        kept.spines["right"].set_visible(True)
-        kept.set(ylabel="share of weight kept", ylim=(0, 1.05))
-        axis.set(title="The loss, round by round", xlabel="round (0: the first fit)", ylabel="L, the loss")
-        axis.set_ylim(bottom=0)
-        axis.set_xticks([each.number for each in rounds][:: -(-len(rounds) // 12)])
-        lines = [*axis.get_legend_handles_labels()[0], *kept.get_legend_handles_labels()[0]]
-        axis.legend(handles=lines, fontsize=10, loc="lower left")  # both lines come from the upper left
-    return axis
+def _plot_chart(chart: Chart, ax: Any) -> Axes:
+    """Draw bars, points and lines with their axes, legend and title."""
+    plot = chart.plot
+    assert isinstance(plot, AxesPlot)
+    with _open_axes(ax, 1) as (axes,):
+        for mark in plot.marks:
+            style: dict[str, Any] = {"color": RED if mark.color == "flag" else BLUE, "label": mark.label or None}
+            match mark:
+                case Bars():
+                    left, bottom = np.asarray(mark.left), np.asarray(mark.bottom)
+                    axes.bar(left, mark.top - bottom, mark.right - left, bottom, align="edge", **style)
+                case Points():
+                    is_dim = mark.color == "dim"
+                    style |= {"alpha": 0.35 if is_dim else 1, "rasterized": is_dim}
+                    axes.scatter(mark.x, mark.y, s=3 * mark.radius**2, linewidths=0, **style)
+                case Line():
+                    axes.plot(mark.x, mark.y, lw=2, **style)
+                case _:
+                    raise NotImplementedError(type(mark).__name__)
+        for axis, name in ((plot.x, "x"), (plot.y, "y")):
+            if axis.is_log:
+                axes.set(**{f"{name}scale": "log"})
+            axes.set(**{f"{name}label": axis.label})
+            positions, texts = zip(*axis.ticks(), strict=True)
+            (axes.set_xticks if name == "x" else axes.set_yticks)(positions, texts)
+        axes.minorticks_off()
+        axes.set_title(f"{chart.title}\n{fill(chart.caption.partition('. ')[0], 70)}", fontsize=11)
+        if any(mark.label for mark in plot.marks):
+            axes.legend(fontsize=10)
+    return axes
 
 
 @contextmanager
 def _open_axes(
-    denoiser: ProRec, given: Any, count: int, size: tuple[float, float], *, grid: bool = True
+    ax: Any, n: int, size: tuple[float, float] = (7.2, 4.8), *, grid: bool = True
 ) -> Iterator[tuple[Axes, ...]]:
-    """The Axes to draw on, given or those of a new figure, in the style of the house.
-
-    The style ends with the figure: others of the notebook stay as they are.
-    """
-    denoiser._check_fitted()
+    """Yield `n` Axes, the given ones or those of a new figure, with the settings of the theme for the block."""
     require_matplotlib()
     import matplotlib
+    from matplotlib.axes import Axes
 
-    figure = None
-    if given is None:
-        # Only a figure that pyplot knows is shown by a notebook. Not within the style: the first one settles how
-        # all are shown, which would be taken back with it.
+    if ax is None:
+        # Notebooks show only figures that pyplot knows. The first figure selects pyplot's back end, which the end of
+        # rc_context would undo.
         from matplotlib import pyplot
 
         figure = pyplot.figure(figsize=size, layout="constrained")
     with matplotlib.rc_context({**RC_PARAMS, "axes.grid": grid}):
-        yield _checked(given, count) if figure is None else tuple(figure.subplots(1, count, squeeze=False)[0])
+        if ax is None:
+            yield tuple(figure.subplots(1, n, squeeze=False)[0])
+            return
+        several = isinstance(ax, tuple | list | np.ndarray)
+        axes = (ax,) if n == 1 else tuple(ax) if several else ()
+        if len(axes) != n or not all(isinstance(each, Axes) for each in axes):
+            expected = "Matplotlib Axes" if n == 1 else "two Matplotlib Axes, for before and after"
+            given = f"{len(ax)} values" if several else type(ax).__name__
+            raise InputError(f"ax must be {expected}, or left out for a new figure; got {given}")
+        yield axes
 
 
-def _checked(given: Any, count: int) -> tuple[Axes, ...]:
-    from matplotlib.axes import Axes
-
-    several = tuple(given) if isinstance(given, tuple | list | np.ndarray) else ()
-    axes = (given,) if count == 1 else several
-    if len(axes) != count or not all(isinstance(axis, Axes) for axis in axes):
-        wanted = "Matplotlib Axes" if count == 1 else "two Matplotlib Axes, for before and after"
-        raise InputError(f"ax must be {wanted}, or left out; got {_said(given)}")
-    return axes
-
-
-def _said(given: Any) -> str:
-    return f"{len(given)} of them" if isinstance(given, tuple | list | np.ndarray) else type(given).__name__
-
-
-def _counted(label: str, which: NDArray[np.bool_]) -> str:
-    return f"{label}: {np.count_nonzero(which):,}"
-
-
-def _plain_numbers(axis: Axes) -> None:
-    """10 and 1,000 rather than powers of ten."""
-    from matplotlib.ticker import StrMethodFormatter
-
-    for each in (axis.xaxis, axis.yaxis):
-        each.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-
-
-def _cells(axis: Axes, cells: Any, low: float, high: float) -> Any:
-    """Shaded boxes, the first row on top; nothing where there was no click."""
+def _draw_cells(axes: Axes, values: Any, limits: tuple[float, float]) -> Any:
+    """Draw shaded cells, the first row on top; masked cells stay empty."""
     import matplotlib
     from matplotlib.colors import ListedColormap
 
     shades = ListedColormap(matplotlib.colormaps["Blues"](np.linspace(_PALEST, _DARKEST, 256)))
-    # Where all weigh the same, they are as dark as can be.
-    mesh = axis.pcolormesh(
-        cells, cmap=shades, vmin=low if low < high else 0, vmax=high or 1, edgecolors="white", lw=1.5
-    )
-    axis.invert_yaxis()
+    low, high = limits
+    lowest = low if low < high else 0  # equal weights are drawn dark
+    mesh = axes.pcolormesh(values, cmap=shades, vmin=lowest, vmax=high or 1, edgecolors="white", lw=1.5)
+    axes.invert_yaxis()
     return mesh
 
 
-def _frame(axis: Axes, which: NDArray[np.bool_]) -> int:
-    from matplotlib.patches import Rectangle
-
-    found = np.argwhere(which)
-    for row, column in found.tolist():
-        axis.add_patch(Rectangle((column + 0.06, row + 0.06), 0.88, 0.88, fill=False, edgecolor=DENOISED, lw=2))
-    return len(found)
-
-
-def _name(axis: Axes, known: Interactions, rows: NDArray[Any], columns: NDArray[np.int32]) -> None:
-    names = known.items if known.item_names is None else known.item_names
-    items, users = ([_short(each) for each in ids] for ids in (names[columns], known.users[rows]))
-    how: dict[str, Any] = {"parse_math": False}  # what costs $5 is no formula
-    axis.set_xticks(np.arange(len(columns)) + 0.5, items, rotation=90, fontsize=9, **how)
-    axis.set_yticks(np.arange(len(rows)) + 0.5, users, fontsize=10, **how)
-    axis.get_yticklabels()[0].set_fontweight("bold")
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
-    axis.set_ylabel("user, and those most like them" if len(rows) > 1 else "user", fontsize=10)
-    activity = int(known.activity[rows[0]])
+def _label_cells(axes: Axes, findings: Findings, rows: NDArray[Any], columns: NDArray[np.int32]) -> None:
+    """Write users and items beside the cells, and mark the gap between largest and smallest weights."""
+    interactions = findings.interactions
+    names = interactions.items if interactions.item_names is None else interactions.item_names
+    items, users = (
+        [truncate(str(each), _NAME_LENGTH) for each in ids] for ids in (names[columns], interactions.users[rows])
+    )
+    plain: dict[str, Any] = {"parse_math": False}  # a name with $ signs is not a formula
+    axes.set_xticks(np.arange(len(columns)) + 0.5, items, rotation=90, fontsize=9, **plain)
+    axes.set_yticks(np.arange(len(rows)) + 0.5, users, fontsize=10, **plain)
+    axes.get_yticklabels()[0].set_fontweight("bold")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_ylabel("user and similar users" if len(rows) > 1 else "user", fontsize=10)
+    activity, n_smallest = int(interactions.activity[rows[0]]), len(columns) // 2
     if activity > len(columns):
-        half = len(columns) // 2
-        axis.axvline(len(columns) - half, color=PAPER, linestyle=":", lw=2)
-        axis.set_xlabel(f"of the user's {activity:,} items, the {len(columns) - half} heaviest | the {half} lightest")
+        n_largest = len(columns) - n_smallest
+        axes.axvline(n_largest, color=ORANGE, linestyle=":", lw=2)
+        axes.set_xlabel(f"{n_largest} largest | {n_smallest} smallest weights of the user's {activity:,} items")
     else:
-        axis.set_xlabel("the user's items, heaviest first")
-
-
-def _short(name: Any) -> str:
-    text = str(name)
-    return text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1].rstrip()}…"
+        axes.set_xlabel("the user's items, in order of falling weight")

@@ -1,4 +1,4 @@
-"""Which interactions go into a report: all of them, or, where those are too many, the most suspicious."""
+"""Choice of the interactions that a report holds: all of them, or the most suspicious if there are too many."""
 
 from __future__ import annotations
 
@@ -9,47 +9,66 @@ from numpy.typing import NDArray
 
 from prorec.interactions import Interactions
 
-MAX_SUSPICIOUS = 100_000
-"""Suspicious interactions in a report, at most."""
 MAX_ROWS = 300_000
-"""Interactions in a report, at most: it has to open from a mail attachment."""
-_AT_LEAST = 1_000  # suspects, whatever is flagged
-_TOO_ACTIVE = 5_000  # interactions: nobody reads through so many of one user
+"""Maximum number of interactions in a report, so that it opens from a mail attachment."""
+MAX_SUSPICIOUS = 100_000
+"""Maximum number of interactions that are chosen because they are suspicious."""
+_MIN_SUSPICIOUS = 1_000
+_MAX_ACTIVITY = 5_000  # nobody reads through more interactions of one user
 
 
 @dataclass(frozen=True)
 class RowSelection:
-    """What is in the report."""
+    """The interactions that a report holds."""
 
-    places: NDArray[np.int64]
-    """Interactions, by their places in `matrix.data`, in that order."""
-    whole_users: NDArray[np.int64]
-    """Rows of the users all of whose interactions are in it, in order."""
-    is_everything: bool
+    positions: NDArray[np.int64]
+    """Positions of the interactions in `matrix.data`, in that order."""
+    complete_users: NDArray[np.int64]
+    """Rows of the users whose interactions are all selected, in order."""
+    is_complete: bool
+    """Whether all interactions of the log are selected."""
 
 
 def select_rows(
-    known: Interactions,
-    probability: NDArray[np.float32],
+    interactions: Interactions,
+    noise_probability: NDArray[np.float32],
     flagged: NDArray[np.bool_],
     *,
-    most: int = MAX_ROWS,
-    most_suspects: int = MAX_SUSPICIOUS,
+    max_rows: int = MAX_ROWS,
+    max_suspicious: int = MAX_SUSPICIOUS,
 ) -> RowSelection:
-    """Everything, if it fits; otherwise the most suspicious, and everything of the users who have most of those."""
-    n = len(known)
-    if n <= most:
-        return RowSelection(np.arange(n), np.flatnonzero(known.activity), True)
-    n_suspects = min(max(int(flagged.sum()), _AT_LEAST), most_suspects, most)
-    suspects = np.argpartition(-probability, n_suspects - 1)[:n_suspects]
-    n_own = np.bincount(known.user_codes[suspects], minlength=known.n_users)
-    readable = np.flatnonzero((n_own > 0) & (known.activity <= _TOO_ACTIVE))
-    order = readable[np.argsort(-n_own[readable], kind="stable")]
-    # A user's suspects are in already; the rest of the user's interactions is what it costs to have all of them.
-    cost = np.cumsum(known.activity[order] - n_own[order])
-    whole = np.sort(order[cost <= most - n_suspects])
-    is_in = np.zeros(known.n_users, dtype=bool)
-    is_in[whole] = True
-    chosen = is_in[known.user_codes]
-    chosen[suspects] = True
-    return RowSelection(np.flatnonzero(chosen), whole, False)
+    """Select the interactions that a report holds.
+
+    A log of at most `max_rows` interactions is selected completely. Of a larger log the selection has the most
+    suspicious interactions, as many as are flagged (1,000 at least), and all interactions of the users who have most
+    of those.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        The log.
+    noise_probability : ndarray
+        Noise probability of each interaction.
+    flagged : ndarray of bool
+        Whether each interaction is flagged.
+    max_rows, max_suspicious : int
+        Maximum number of interactions in all, and of those chosen because they are suspicious.
+
+    Returns
+    -------
+    RowSelection
+    """
+    n = len(interactions)
+    if n <= max_rows:
+        return RowSelection(np.arange(n), np.flatnonzero(interactions.activity), True)
+    n_suspicious = min(max(int(flagged.sum()), _MIN_SUSPICIOUS), max_suspicious, max_rows)
+    suspicious = np.argpartition(-noise_probability, n_suspicious - 1)[:n_suspicious]
+    per_user = np.bincount(interactions.user_codes[suspicious], minlength=interactions.n_users)
+    candidates = np.flatnonzero((per_user > 0) & (interactions.activity <= _MAX_ACTIVITY))
+    order = candidates[np.argsort(-per_user[candidates], kind="stable")]
+    # The suspicious interactions of a user are selected already; the others are the cost of a complete user.
+    cost = np.cumsum(interactions.activity[order] - per_user[order])
+    complete_users = np.sort(order[cost <= max_rows - n_suspicious])
+    is_selected = np.isin(interactions.user_codes, complete_users)
+    is_selected[suspicious] = True
+    return RowSelection(np.flatnonzero(is_selected), complete_users, False)

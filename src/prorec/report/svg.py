@@ -1,208 +1,124 @@
-"""Charts as inline SVG, coloured by the page's style sheet: they follow light and dark, scale, and print.
+"""Charts as inline SVG for the page.
 
-matplotlib draws for notebooks and papers; its SVG has colours of its own and is ten times as large.
+The page's style sheet colours them, so that they follow the light and the dark theme. Matplotlib's SVG has fixed
+colours and is ten times as large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import ceil, floor, log10
+from collections.abc import Callable, Iterator
+from math import log10
+from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
+from prorec.report.chart_types import AxesPlot, Axis, BarList, Bars, Chart, Intervals, Line, Mark, Points
 from prorec.report.formatting import truncate
 
 WIDTH, HEIGHT = 440, 270
-_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 14, 14, 46
-_ROW = 22
-_LETTER = 7.0  # width of a letter, about
+"""Size of a chart in pixels, before it is scaled to the page."""
+LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 46
+"""Margins of a chart in pixels."""
+_ROW_HEIGHT = 22
+_LETTER_WIDTH = 7.0  # on average
+
+Scale = Callable[[float], float]
 
 
-def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers from low to high, about so many.
+def draw_svg(chart: Chart) -> Markup:
+    """Draw a chart as an SVG element.
 
-    >>> ticks(0, 0.93)
-    [0.0, 0.2, 0.4, 0.6, 0.8]
+    Parameters
+    ----------
+    chart : Chart
+        Description of the chart. Its title becomes the label for screen readers.
+
+    Returns
+    -------
+    Markup
+        The element. Texts in it are escaped.
     """
-    if not high > low:
-        return [low]
-    raw = (high - low) / about
-    power = 10.0 ** floor(log10(raw))
-    step = next(each * power for each in (1, 2, 5, 10) if each * power >= raw * (1 - 1e-9))
-    return [round(step * at, 12) for at in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+    if isinstance(chart.plot, BarList):
+        height, parts = _ROW_HEIGHT * len(chart.plot.labels) + 10, list(_draw_bar_list(chart.plot))
+    else:
+        height, parts = HEIGHT, list(_draw_plot(chart.plot))
+    contents = Markup("").join(parts)
+    attributes = {"viewBox": f"0 0 {WIDTH} {height}", "role": "img", "aria-label": chart.title, "class": "chart"}
+    return _element("svg", contents, **attributes)
 
 
-def powers(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis: powers of ten, with 2 and 5 where there would be few.
-
-    >>> powers(3, 800)
-    [5, 10, 20, 50, 100, 200, 500]
-    """
-    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    factors = (1, 2, 5) if log10(high / low) < 3 else (1,)
-    places = [factor * 10**power for power in decades for factor in factors]
-    return [place for place in places if low * (1 - 1e-9) <= place <= high * (1 + 1e-9)]
-
-
-def short(value: float) -> str:
-    """A number on an axis.
-
-    >>> short(0.2), short(12000), short(3.4e6), short(2e-07)
-    ('0.2', '12,000', '3.4M', '2e-07')
-    """
-    if abs(value) >= 1e6:
-        return f"{value / 1e6:.3g}M"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+def _draw_plot(plot: AxesPlot) -> Iterator[Markup]:
+    """Yield the elements of a plot, from back to front."""
+    x, y = _make_scale(plot.x, LEFT, WIDTH - RIGHT), _make_scale(plot.y, HEIGHT - BOTTOM, TOP)
+    base = HEIGHT - BOTTOM
+    for value, text in plot.y.ticks():
+        yield _line("grid", LEFT, WIDTH - RIGHT, y(value), y(value))
+        yield _text(LEFT - 6, y(value) + 4, text, "end")
+    turn = f"translate(13 {(base + TOP) / 2:.0f}) rotate(-90)"
+    yield _element("text", plot.y.label, **{"class": "axis", "text-anchor": "middle", "transform": turn})
+    for mark in plot.marks:
+        yield from _draw_mark(mark, x, y)
+    yield _line("base", LEFT, WIDTH - RIGHT, base, base)
+    for value, text in plot.x.ticks():
+        yield _text(x(value), base + 17, text, "middle")
+    yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, plot.x.label, "middle")
 
 
-def percent(value: float) -> str:
-    """A share on an axis.
-
-    >>> percent(0.05), percent(0.0025)
-    ('5%', '0.25%')
-    """
-    return f"{100 * value:.3g}%"
-
-
-@dataclass(frozen=True)
-class Scale:
-    """From values to places along an axis."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    is_log: bool = False
-
-    def __call__(self, value: float) -> float:
-        """Where a value is."""
-        low, high, at = self.low, self.high, value
-        if self.is_log:
-            low, high, at = log10(low), log10(high), log10(at)
-        return self.start + (at - low) / ((high - low) or 1) * (self.end - self.start)
-
-    def ticks(self) -> list[float]:
-        """Where to write numbers."""
-        return powers(self.low, self.high) if self.is_log else ticks(self.low, self.high)
+def _draw_mark(mark: Mark, x: Scale, y: Scale) -> Iterator[Markup]:
+    match mark:
+        case Bars():
+            bars = zip(mark.left, mark.right, mark.bottom, mark.top, mark.tooltips, strict=True)
+            for left, right, low, high, tooltip in bars:
+                if high != low:
+                    width = max(x(right) - x(left) - 1, 0.5)
+                    yield _rectangle(mark.color, x(left) + 0.5, y(high), width, max(y(low) - y(high), 0), tooltip)
+        case Points():
+            for index, (a, b) in enumerate(zip(mark.x, mark.y, strict=True)):
+                title = _element("title", mark.tooltips[index]) if mark.tooltips else ""
+                yield _element("circle", title, **{"class": mark.color}, cx=x(a), cy=y(b), r=mark.radius)
+        case Line():
+            points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(mark.x, mark.y, strict=True))
+            yield _element("polyline", **{"class": f"line {mark.color}"}, points=points)
+        case Intervals():
+            for a, low, high in zip(mark.x, mark.low, mark.high, strict=True):
+                yield _line(f"line {mark.color}", x(a), x(a), y(low), y(high))
 
 
-@dataclass
-class Chart:
-    """Two axes, and what is drawn between them."""
-
-    x: tuple[float, float]
-    y: tuple[float, float]
-    x_label: str
-    y_label: str
-    log: bool = False
-    """Whether both axes are logarithmic."""
-    x_ticks: Sequence[tuple[float, str]] | None = None
-    """Places and words, where the axis has no numbers of its own."""
-    y_format: str = "number"
-    _marks: list[Markup] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._x = Scale(*self.x, _LEFT, WIDTH - _RIGHT, self.log)
-        self._y = Scale(*self.y, HEIGHT - _BOTTOM, _TOP, self.log)
-
-    def bar(self, left: float, right: float, low: float, high: float, kind: str, title: str) -> None:
-        """A bar between two places on each axis."""
-        a, b, top, bottom = self._x(left), self._x(right), self._y(high), self._y(low)
-        self._marks.append(
-            Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>')
-            .format(kind, a + 0.5, top, max(b - a - 1, 0.5), max(bottom - top, 0), title)
-        )  # fmt: skip
-
-    def line(self, xs: Sequence[float], ys: Sequence[float], kind: str) -> None:
-        """A line through points."""
-        points = " ".join(f"{self._x(x):.1f},{self._y(y):.1f}" for x, y in zip(xs, ys, strict=True))
-        self._marks.append(Markup('<polyline class="line {}" points="{}"/>').format(kind, points))
-
-    def dot(self, x: float, y: float, kind: str, title: str = "", radius: float = 2) -> None:
-        """A point."""
-        words = Markup("<title>{}</title>").format(title) if title else ""
-        self._marks.append(
-            Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="{}">{}</circle>').format(
-                kind, self._x(x), self._y(y), radius, words
-            )
-        )
-
-    def whisker(self, x: float, low: float, high: float, kind: str) -> None:
-        """An upright line between two values."""
-        at = self._x(x)
-        self._marks.append(
-            Markup('<line class="line {}" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>').format(
-                kind, at, at, self._y(low), self._y(high)
-            )
-        )
-
-    def drawn(self, name: str) -> Markup:
-        """The chart; its name is for those who don't see it."""
-        parts = [*self._y_axis(), *self._marks, *self._x_axis()]
-        return _framed(name, HEIGHT, parts)
-
-    def _y_axis(self) -> list[Markup]:
-        form = percent if self.y_format == "percent" else short
-        parts = []
-        for tick in self._y.ticks():
-            at = self._y(tick)
-            parts.append(Markup('<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>').format(
-                _LEFT, WIDTH - _RIGHT, at, at
-            ))  # fmt: skip
-            parts.append(_text(_LEFT - 6, at + 4, form(tick), "end"))
-        middle = (HEIGHT - _BOTTOM + _TOP) / 2
-        turned = Markup(
-            '<text class="axis" text-anchor="middle" transform="translate(13 {:.0f}) rotate(-90)">{}</text>'
-        )
-        return [*parts, turned.format(middle, self.y_label)]
-
-    def _x_axis(self) -> list[Markup]:
-        places = self.x_ticks if self.x_ticks is not None else [(tick, short(tick)) for tick in self._x.ticks()]
-        base = HEIGHT - _BOTTOM
-        parts = [
-            Markup('<line class="base" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(_LEFT, WIDTH - _RIGHT, base, base)
-        ]
-        parts += [_text(self._x(at), base + 17, words, "middle") for at, words in places]
-        return [*parts, _text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 8, self.x_label, "middle")]
+def _draw_bar_list(bars: BarList) -> Iterator[Markup]:
+    """Yield the elements of horizontal bars; long labels are cut."""
+    left = min(max(_LETTER_WIDTH * max(map(len, bars.labels)) + 12, 60), 170)
+    n_letters = int((left - 12) / _LETTER_WIDTH)
+    scale = _make_scale(Axis("", 0, max(*bars.values, 1e-12)), left, WIDTH - 52)
+    rows = zip(bars.labels, bars.values, bars.texts, bars.tooltips, strict=True)
+    for index, (label, value, text, tooltip) in enumerate(rows):
+        top, end = _ROW_HEIGHT * index + 6, scale(value)
+        yield _text(left - 6, top + 13, truncate(label, n_letters), "end")
+        yield _rectangle("main", left, top, max(end - left, 0.5), _ROW_HEIGHT - 6, tooltip)
+        yield _text(end + 5, top + 13, text, "start")
 
 
-def rows_chart(
-    name: str, labels: Sequence[str], values: Sequence[float], words: Sequence[str], titles: Sequence[str]
-) -> Markup:
-    """Horizontal bars, each with a label before it and its value, in words, behind; as high as it needs to be."""
-    left = min(max(_LETTER * max(map(len, labels)) + 12, 60), 170)
-    most_letters = int((left - 12) / _LETTER)
-    scale = Scale(0, max(*values, 1e-12), left, WIDTH - 52)
-    parts = []
-    for at, (label, value, said, title) in enumerate(zip(labels, values, words, titles, strict=True)):
-        y = _ROW * at + 6
-        parts.append(_text(left - 6, y + 13, truncate(label, most_letters), "end"))
-        parts.append(
-            Markup('<rect class="main" x="{:.1f}" y="{}" width="{:.1f}" height="{}"><title>{}</title></rect>')
-            .format(left, y, max(scale(value) - left, 0.5), _ROW - 6, title)
-        )  # fmt: skip
-        parts.append(_text(max(scale(value), left) + 5, y + 13, said, "start"))
-    return _framed(name, _ROW * len(labels) + 10, parts)
+def _make_scale(axis: Axis, start: float, end: float) -> Scale:
+    """Return the function from values on an axis to pixels from `start` to `end`."""
+    transform: Scale = log10 if axis.is_log else float
+    low, high = transform(axis.low), transform(axis.high)
+    return lambda value: start + (transform(value) - low) / ((high - low) or 1) * (end - start)
 
 
-def histogram(values: np.ndarray, bins: int, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
-    """How many values are in each of some bins of equal width; what is outside counts in the first or last."""
-    edges = np.linspace(low, high, bins + 1)
-    counts = np.bincount(
-        np.clip(
-            ((np.asarray(values, dtype=np.float64) - low) / ((high - low) or 1) * bins).astype(np.int64), 0, bins - 1
-        ),
-        minlength=bins,
-    )
-    return edges, counts
+def _element(tag: str, contents: str = "", **attributes: Any) -> Markup:
+    """Return an element; all texts but `Markup` are escaped, and pixels are rounded to tenths."""
+    pairs = [(name, f"{value:.1f}" if isinstance(value, float) else value) for name, value in attributes.items()]
+    text = Markup("").join(Markup(' {}="{}"').format(*pair) for pair in pairs)
+    return Markup("<{0}{1}>{2}</{0}>").format(Markup(tag), text, contents)
 
 
-def _framed(name: str, height: float, parts: Sequence[Markup]) -> Markup:
-    frame = Markup('<svg viewBox="0 0 {} {:.0f}" role="img" aria-label="{}" class="chart">{}</svg>')
-    return frame.format(WIDTH, height, name, Markup("").join(parts))
+def _line(css_class: str, x1: float, x2: float, y1: float, y2: float) -> Markup:
+    return _element("line", **{"class": css_class}, x1=x1, x2=x2, y1=y1, y2=y2)
 
 
-def _text(x: float, y: float, words: str, anchor: str) -> Markup:
-    return Markup('<text class="axis" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(x, y, anchor, words)
+def _rectangle(css_class: str, x: float, y: float, width: float, height: float, tooltip: str) -> Markup:
+    title = _element("title", tooltip)
+    return _element("rect", title, **{"class": css_class}, x=x, y=y, width=width, height=height)
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> Markup:
+    return _element("text", text, **{"class": "axis", "text-anchor": anchor}, x=x, y=y)

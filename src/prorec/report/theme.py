@@ -1,4 +1,4 @@
-"""What all figures have in common: colours, letters and lines."""
+"""Colours and Matplotlib settings that all figures share."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from prorec._core.errors import InputError
 
-PLAIN, DENOISED, CEILING, PAPER = "#4d4d4d", "#d1495b", "#2e86ab", "#e09f1f"
-"""Without denoising, with it, the best there could be, and what was published; elsewhere, four that go together."""
+GRAY, RED, BLUE, ORANGE = "#4d4d4d", "#d1495b", "#2e86ab", "#e09f1f"
+"""Colours of figures. Red marks flagged interactions and results with denoising, gray results without."""
 RC_PARAMS: dict[Any, Any] = {
     "font.size": 13,
     "axes.spines.top": False,
@@ -15,12 +15,19 @@ RC_PARAMS: dict[Any, Any] = {
     "axes.grid": True,
     "grid.alpha": 0.25,
     "legend.frameon": False,
-    "svg.hashsalt": "prorec",  # the same figure, the same bytes
+    "svg.hashsalt": "prorec",  # the same figure gives the same bytes
 }
+"""Settings for `matplotlib.rc_context`."""
 
 
 def require_matplotlib() -> None:
-    """Refuse to draw where there is nothing to draw with."""
+    """Check that Matplotlib is installed, before any work is done for a figure.
+
+    Raises
+    ------
+    InputError
+        If it is not; the message names the extra to install.
+    """
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:

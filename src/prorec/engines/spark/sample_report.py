@@ -11,8 +11,7 @@ import pyarrow as pa
 from prorec.denoise.history import Round
 from prorec.interactions import Interactions
 from prorec.report.findings import Findings
-from prorec.report.page import check_report_path, render_page, write_page
-from prorec.report.row_selection import select_rows
+from prorec.report.page import check_report_path, write_page
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,31 +47,27 @@ def write_sample(found: SparkResult, path: str | Path, title: str, most: int) ->
     history = tuple(_round(each, (quartiles[0], quartiles[1], quartiles[2])) for each in found.history)
     told = found.settings
     findings = Findings(
-        known,
-        rows["noise_probability"].to_numpy()[order],
-        rows["flagged"].to_numpy(zero_copy_only=False)[order],
-        rows["weight"].to_numpy()[order],
-        rows["share"].to_numpy()[order],
-        kappa,
-        thresholds,
-        None if found.noise_rate is None else rows["percentile_rank"].to_numpy()[order],
-        found.noise_rate,
-        float(told["fdr"]),
-        float(told["flag_fraction"]),
-        float(told["lam"]),
-        None,
-        None,
-        history,
-        "relaxed",
-        told["marginals"],
-        told["threshold"],
-        told,
-        sizes.items,
-        _of_what(known, sizes),
+        interactions=known,
+        noise_probability=rows["noise_probability"].to_numpy()[order],
+        flagged=rows["flagged"].to_numpy(zero_copy_only=False)[order],
+        weights=rows["weight"].to_numpy()[order],
+        row_shares=rows["share"].to_numpy()[order],
+        kappa=kappa,
+        thresholds=thresholds,
+        percentile_ranks=None if found.noise_rate is None else rows["percentile_rank"].to_numpy()[order],
+        noise_rate=found.noise_rate,
+        fdr=float(told["fdr"]),
+        flag_fraction=float(told["flag_fraction"]),
+        lam=float(told["lam"]),
+        transport="relaxed",
+        marginals=told["marginals"],
+        threshold=told["threshold"],
+        history=history,
+        settings=told,
+        n_items=sizes.items,
+        sample_note=_of_what(known, sizes),
     )
-    selection = select_rows(known, findings.probability, findings.flagged)
-    page = render_page(findings, selection, None, "it is not measured on Spark", found.seconds, title)
-    write_page(page, path)
+    write_page(path, findings, "the gain is not measured on Spark", title=title, seconds=found.seconds)
 
 
 def _of_what(known: Interactions, sizes: Sizes) -> str:

@@ -1,6 +1,6 @@
-// Light, dark, or as the system has it; and everything else set going.
+// The theme (light, dark, or that of the system), and the start of the other parts.
 
-const THEMES = { "": "as the system", light: "light", dark: "dark" };
+const THEMES = { "": "system", light: "light", dark: "dark" };
 
 function setTheme(theme) {
   if (theme) document.documentElement.dataset.theme = theme;
@@ -13,5 +13,5 @@ byId("theme").onclick = () => {
   setTheme(names[(names.indexOf(document.documentElement.dataset.theme || "") + 1) % names.length]);
 };
 for (const part of document.querySelectorAll(".needs-script")) part.hidden = false;
-startList();
+startTable();
 startUser();

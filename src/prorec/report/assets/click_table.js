@@ -1,0 +1,130 @@
+// The table of suspicious clicks. It is filtered and sorted as numbers; the document holds one page of it.
+
+const PAGE_SIZE = matchMedia("(max-width: 640px)").matches ? 8 : 20;
+const COLUMNS = [
+  { key: "user", label: "user", text: click => String(users.id[clicks.user[click]]), sortKeys: () => rankNames(users.id, clicks.user) },
+  { key: "item", label: "item", text: click => itemName(clicks.item[click]), sortKeys: () => rankNames(items.name || items.id, clicks.item) },
+  { key: "category", label: "category", text: click => itemCategories(clicks.item[click]).join(", "), isShown: items.categories !== null,
+    sortKeys: () => rankNames(items.id.map((_, item) => itemCategories(item).join(", ")), clicks.item) },
+  { key: "time", label: "day", text: formatDay, isShown: clicks.time !== null, sortKeys: () => clicks.time },
+  { key: "rowShare", label: "row share ρ", text: click => formatNumber(clicks.rowShare[click]), isNumber: true, sortKeys: () => clicks.rowShare },
+  { key: "threshold", label: "threshold", text: click => formatNumber(users.threshold[clicks.user[click]]), isNumber: true,
+    sortKeys: () => Float32Array.from(clicks.user, user => users.threshold[user]) },
+  { key: "weight", label: "weight", text: click => formatNumber(weightBefore(click)) + " → " + formatNumber(clicks.weight[click]), isNumber: true, sortKeys: () => clicks.weight },
+  { key: "probability", label: "noise probability", text: click => formatPercent(clicks.probability[click]), isNumber: true, sortKeys: () => clicks.probability },
+].filter(column => column.isShown !== false);
+
+const table = { rows: [], nUsers: 0, sortColumn: "probability", isDescending: true, page: 0 };
+
+// The rank of each click's name among all names in alphabetical order; `codes` has the index of each click's name.
+function rankNames(names, codes) {
+  const compare = new Intl.Collator("en", { numeric: true }).compare;
+  const texts = names.map(String);
+  const ranks = new Int32Array(texts.length);
+  texts.map((_, index) => index).sort((a, b) => compare(texts[a], texts[b])).forEach((index, rank) => { ranks[index] = rank; });
+  return Int32Array.from(codes, code => ranks[code]);
+}
+
+function filterTable() {
+  const flaggedOnly = byId("which").value === "flagged";
+  const userText = byId("by-user").value.trim().toLowerCase(), itemText = byId("by-item").value.trim().toLowerCase();
+  const category = byId("by-category").value;
+  const minProbability = Number(byId("min-probability").value) || 0;
+  const userMatches = users.id.map(id => String(id).toLowerCase().includes(userText));
+  const itemMatches = items.id.map((id, item) =>
+    (itemName(item).toLowerCase().includes(itemText) || String(id).toLowerCase().includes(itemText)) &&
+    (category === "" || items.categories[item].includes(Number(category))));
+  const rows = new Uint32Array(nClicks);
+  let n = 0;
+  for (let click = 0; click < nClicks; click++) {
+    if ((!flaggedOnly || clicks.flagged[click]) && clicks.probability[click] >= minProbability && userMatches[clicks.user[click]] && itemMatches[clicks.item[click]]) rows[n++] = click;
+  }
+  table.rows = rows.subarray(0, n);
+  table.nUsers = new Set(Array.from(table.rows, click => clicks.user[click])).size;
+  sortTable();
+}
+
+function sortTable() {
+  const column = COLUMNS.find(each => each.key === table.sortColumn);
+  const keys = column.cachedKeys || (column.cachedKeys = column.sortKeys());
+  const sign = table.isDescending ? -1 : 1;
+  table.rows.sort((a, b) => sign * (keys[a] - keys[b]) || clicks.probability[b] - clicks.probability[a] || a - b);
+  showPage(0);
+}
+
+function showPage(page) {
+  table.page = page;
+  const total = table.rows.length, nPages = Math.max(1, Math.ceil(total / PAGE_SIZE));
+  const rows = Array.from(table.rows.subarray(page * PAGE_SIZE, (page + 1) * PAGE_SIZE));
+  byId("click-count").textContent = formatCount(total, "click") + (total ? ", of " + formatCount(table.nUsers, "user") : " with these filters");
+  byId("clicks").tBodies[0].replaceChildren(...rows.map(makeRow));
+  byId("page-number").textContent = "page " + formatInteger(page + 1) + " of " + formatInteger(nPages);
+  byId("first-page").disabled = byId("previous-page").disabled = page === 0;
+  byId("next-page").disabled = byId("last-page").disabled = page >= nPages - 1;
+  byId("export").disabled = total === 0;
+  for (const header of byId("clicks").tHead.rows[0].cells) {
+    if (header.dataset.key === table.sortColumn) header.setAttribute("aria-sort", table.isDescending ? "descending" : "ascending");
+    else header.removeAttribute("aria-sort");
+  }
+}
+
+function makeRow(click) {
+  const cells = COLUMNS.map(column => makeElement("td", { class: column.isNumber ? "number" : column.key === "time" && "day", "data-label": column.label },
+    column.key === "user" ? makeElement("button", { type: "button", class: "link", onclick: () => openUser(clicks.user[click]) }, column.text(click)) : column.text(click)));
+  return makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...cells, makeFlagCell(click));
+}
+
+const makeFlagCell = click => makeElement("td", { "data-label": "flagged", class: clicks.flagged[click] ? false : "empty" }, clicks.flagged[click] ? makeElement("span", { class: "badge" }, "flagged") : "");
+
+// ── csv ──
+// A cell that a spreadsheet would take for a formula gets an apostrophe in front; a plain number stays a number.
+function csvCell(value) {
+  if (typeof value !== "string" || /^[-+]?\d+(\.\d+)?$/.test(value)) return String(value);
+  const text = /^\s*[=+\-@＝＋－＠\t\r\n]/.test(value) ? "'" + value : value;
+  return '"' + text.replaceAll('"', '""') + '"';  // quoted, because spreadsheets differ in their separators
+}
+
+function makeCsv(rows) {
+  const columns = [["user", click => users.id[clicks.user[click]]], ["item", click => items.id[clicks.item[click]]]];
+  if (items.name) columns.push(["name", click => itemName(clicks.item[click])]);
+  if (items.categories) columns.push(["categories", click => itemCategories(clicks.item[click]).join("|")]);
+  if (clicks.time) columns.push(["timestamp", click => new Date(1000 * clicks.time[click]).toISOString()]);
+  columns.push(["row_share", click => clicks.rowShare[click]], ["threshold", click => users.threshold[clicks.user[click]]],
+    ["weight_before", weightBefore], ["weight", click => clicks.weight[click]],
+    ["noise_probability", click => clicks.probability[click]], ["flagged", click => clicks.flagged[click] ? "true" : "false"]);
+  if (clicks.percentileRank) columns.push(["percentile_rank", click => clicks.percentileRank[click]]);
+  const lines = [columns.map(([name]) => name).join(",")];
+  for (const click of rows) lines.push(columns.map(([, value]) => csvCell(value(click))).join(","));
+  return lines.join("\r\n") + "\r\n";
+}
+
+function exportCsv() {
+  const address = URL.createObjectURL(new Blob([makeCsv(table.rows)], { type: "text/csv" }));
+  makeElement("a", { href: address, download: "suspicious-clicks.csv" }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
+}
+
+function startTable() {
+  if (!clicks.flagged.includes(1)) {
+    byId("which").value = "all";
+    byId("which-field").hidden = true;
+  }
+  if (items.categories === null) byId("category-field").hidden = true;
+  data.categories.forEach((name, index) => byId("by-category").append(makeElement("option", { value: String(index) }, name)));
+  byId("clicks").classList.add("as-cards");
+  byId("clicks").tHead.rows[0].append(...COLUMNS.map(column => makeElement("th", { scope: "col", "data-key": column.key, class: column.isNumber && "number" },
+    makeElement("button", { type: "button", onclick: () => {
+      table.isDescending = table.sortColumn === column.key ? !table.isDescending : Boolean(column.isNumber);
+      table.sortColumn = column.key;
+      sortTable();
+    } }, column.label))), makeElement("th", { scope: "col" }, "flagged"));
+  let timer;
+  byId("filters").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(filterTable, 120); });
+  byId("filters").addEventListener("submit", event => event.preventDefault());
+  byId("first-page").onclick = () => showPage(0);
+  byId("previous-page").onclick = () => showPage(table.page - 1);
+  byId("next-page").onclick = () => showPage(table.page + 1);
+  byId("last-page").onclick = () => showPage(Math.ceil(table.rows.length / PAGE_SIZE) - 1);
+  byId("export").onclick = exportCsv;
+  filterTable();
+}
