@@ -105,7 +105,7 @@ def als(spark: Any, folder: Path) -> None:
         costs = []
         for sweeps in SWEEPS:
             before = last_stage(spark)
-            for factors in ALS(rank=RANK, sweeps=sweeps).factors(rows, 4):
+            for factors in ALS(rank=RANK, sweeps=sweeps).fit(rows, 4):
                 factors.count()
             costs.append(cost_since(spark, before))
         once = costs[0]

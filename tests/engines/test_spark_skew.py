@@ -1,4 +1,4 @@
-"""A log in which nothing is spread evenly: the same answer as on one machine, and work for every partition."""
+"""A skewed log: the result of one machine, and work for every partition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from prorec import Interactions, ProRec
 from prorec.engines.spark import SparkProRec
 from prorec.models import WRMF
-from tests.engines.test_spark import assert_same, factors_of, table_of
+from tests.engines.test_spark import assert_same, make_factor_tables, make_table
 
 # PySpark leaves it to the garbage collector to close its sockets.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pyte
 def test_one_user_with_half_one_item_of_everyone_and_users_with_one_click(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lists of two users are too long for one task: one of them ends where a part of it does."""
+    """The lists of two users are too long for one task; one of them is a whole number of parts long."""
     rng = np.random.default_rng(0)
-    monkeypatch.setattr("prorec.engines.spark.lists._LONG", 50)
+    monkeypatch.setattr("prorec.engines.spark.interaction_table._LONG", 50)
     rows = [(0, item) for item in range(700)]
     rows += [(1, item) for item in range(100)]
     rows += [(user, 0) for user in range(2, 500)]
@@ -36,10 +36,10 @@ def test_one_user_with_half_one_item_of_everyone_and_users_with_one_click(
 
     work = tmp_path / "work"
     denoiser = SparkProRec(partitions=6)
-    found = denoiser.fit(table_of(spark, clicks), factors=factors_of(spark, model), work_dir=str(work))
-    assert_same(clicks, local, found.noise_table().toArrow())
-    assert found.history[0].mass_kept == pytest.approx(local.history_[-1].mass_kept, abs=1e-5)
-    assert found.history[0].below_threshold == pytest.approx(local.history_[-1].below_threshold, abs=1e-3)
-    for step in ("sums", "matched"):
-        assert len(list((work / "round-1" / step).glob("*.parquet"))) == 6, "no two partitions were made one"
-    assert len(list((work / "found").glob("*.parquet"))) > 1, "what belongs to one user is in several places"
+    result = denoiser.fit(make_table(spark, clicks), factors=make_factor_tables(spark, model), work_dir=str(work))
+    assert_same(clicks, local, result.noise_table().toArrow())
+    assert result.history[0].mass_kept == pytest.approx(local.history_[-1].mass_kept, abs=1e-5)
+    assert result.history[0].below_threshold == pytest.approx(local.history_[-1].below_threshold, abs=1e-3)
+    for step in ("sums-over-all-pairs", "thresholds-and-new-weights"):
+        assert len(list((work / "round-1" / step).glob("*.parquet"))) == 6, "no partitions were merged"
+    assert len(list((work / "results-by-id").glob("*.parquet"))) > 1, "one user's rows are in several partitions"

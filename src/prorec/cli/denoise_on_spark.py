@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from prorec.engines.spark import SparkProRec
-    from prorec.engines.spark.work_directory import Files
+    from prorec.engines.spark.work_directory import HadoopFiles
 
 _FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".orc": "orc"}
 
@@ -57,8 +57,8 @@ def denoise_on_spark(
     InputError
         If an option has no effect with Spark, the output exists, or Spark cannot be started.
     """
-    from prorec.engines.spark.session import session
-    from prorec.engines.spark.work_directory import Files
+    from prorec.engines.spark.session import start_session
+    from prorec.engines.spark.work_directory import HadoopFiles
 
     started = time.perf_counter()
     denoiser = _make_denoiser(settings, model)
@@ -70,8 +70,8 @@ def denoise_on_spark(
         raise exists  # before Spark starts, which takes seconds
     if output.report is not None:
         check_report(output.report, force=output.force or output.resume)
-    spark = session(master)
-    files = Files(spark)
+    spark = start_session(master)
+    files = HadoopFiles(spark)
     work = _work_directory(out)
     if files.exists(out) and not output.force:
         raise exists
@@ -135,7 +135,7 @@ def _text_options(path: str, log: LogOptions) -> dict[str, Any]:
     return {"header": not log.no_header, "sep": separator}
 
 
-def _read_table(spark: SparkSession, files: Files, log: LogOptions) -> DataFrame:
+def _read_table(spark: SparkSession, files: HadoopFiles, log: LogOptions) -> DataFrame:
     """Read the log as a table of Spark."""
     from pyspark.errors import AnalysisException
 

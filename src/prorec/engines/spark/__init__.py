@@ -1,11 +1,18 @@
-"""Denoising on Apache Spark: for logs that outgrow one machine (`pip install 'prorec[spark]'`, Java 17 or newer).
+"""Denoising on Apache Spark, for logs that outgrow one machine (`pip install 'prorec[spark]'`, Java 17 or newer).
 
-Nothing here does the arithmetic a second time: partitions of users are handed to the functions that one machine uses.
+Partitions of users are handed to the functions that one machine uses, so nothing here does the arithmetic again.
 """
 
-from prorec.engines.spark.als import ALS
+from importlib.util import find_spec
+
+from prorec._core.errors import MissingExtraError
+
+if find_spec("pyspark") is None:
+    raise MissingExtraError("the engine spark needs PySpark, which is not installed: pip install 'prorec[spark]'")
+
 from prorec.engines.spark.cross_fit import CrossFit
 from prorec.engines.spark.spark_denoiser import SparkProRec, denoise
+from prorec.engines.spark.spark_factors import ALS
 from prorec.engines.spark.spark_result import SparkResult
 
 __all__ = ["ALS", "CrossFit", "SparkProRec", "SparkResult", "denoise"]

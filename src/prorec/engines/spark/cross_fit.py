@@ -1,59 +1,58 @@
-"""Cross-fitting on Spark: each click is judged by models that have not seen it, and gets a probability.
+"""Cross-fitting on Spark: every interaction is scored by models that were trained without it.
 
-As in `prorec.NoiseFinder`, fold by fold. Clicks are dealt into folds by a hash, so that a step that is run again deals
-them again alike. What tells clicks from controls is learned by the driver, from as many clicks as one machine takes.
+The steps are those of `prorec.NoiseFinder`. Folds and negatives come from a hash, so that a task that runs again
+gives the same ones. The driver fits the density-ratio classifier, on as many interactions as one machine takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial, reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
 
 from prorec._core.checks import check_int
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
-from prorec.engines.spark import cross_fit_tasks
-from prorec.engines.spark.als import ALS
-from prorec.engines.spark.block_tasks import Shipped
-from prorec.engines.spark.lists import Lists
+from prorec.engines.spark import cross_fit_tasks as tasks
+from prorec.engines.spark.interaction_table import UserLists
+from prorec.engines.spark.spark_factors import ALS
+from prorec.engines.spark.spark_result import RunSize
+from prorec.engines.spark.task_arrays import ArrayBroadcast
+from prorec.engines.spark.work_directory import WorkDirectory
 from prorec.noise.cross_fitting import MAX_TRAINING_CLICKS, NO_NEGATIVES
 from prorec.noise.noise_rate import NoiseRateEstimate
 from prorec.noise.posterior import NoisePosterior, fit_posterior
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from prorec.engines.spark.broadcast_files import Shipping
-    from prorec.engines.spark.sizes import Sizes
-    from prorec.engines.spark.work_directory import WorkDirectory
-
-ShippedAs = Callable[[tuple[str, ...], int], Shipped]
-
 
 @dataclass(frozen=True)
 class CrossFit:
-    """How noise is looked for by cross-fitting; what `prorec.NoiseFinder` is on one machine."""
+    """Settings of cross-fitting on Spark; `prorec.NoiseFinder` has them on one machine.
+
+    Examples
+    --------
+    >>> CrossFit((ALS(rank=20),), folds=10).folds
+    10
+    """
 
     base_models: tuple[ALS, ...] = (
         ALS(rank=10, alpha=10.0, regularization=0.3),
         ALS(rank=40, alpha=1.0, regularization=0.1),
     )
-    """Who votes: by default two coarse ones, which on MovieLens-100K find nearly what one machine's four do."""
+    """Models that score the interactions. The two default models find almost as much noise as one machine's four."""
     folds: int = 5
-    """Each interaction is judged by models that learned from all folds but its own. More leave more to learn from, and
-    cost more."""
+    """Number of parts of the interactions; each is scored by models of the others. More folds take longer."""
     seed: int = 0
-    """Of folds and controls."""
+    """Seed of folds and negatives."""
 
     def check(self) -> None:
-        """Refuse parameters that make no sense."""
+        """Raise `InputError` unless all parameters are valid."""
         if not (isinstance(self.base_models, tuple | list) and self.base_models):
-            raise InputError("base_models must have at least one ALS(…) in it")
+            raise InputError(f"base_models must have at least one ALS(…) in it; got {self.base_models!r}")
         for model in self.base_models:
             if not isinstance(model, ALS):
                 raise InputError(f"base_models must be prorec.engines.spark.ALS(…); got {type(model).__name__}")
@@ -62,175 +61,169 @@ class CrossFit:
         check_int("seed", self.seed, 0, 2**63 - 1)
 
 
-class Judgement(NamedTuple):
-    """What cross-fitting found."""
+class CrossFitResult(NamedTuple):
+    """Result of cross-fitting."""
 
     pairs: DataFrame
-    """One row for each click: user and item by number, noise_probability, percentile_rank, basis."""
-    share: NoiseRateEstimate
+    """One row per interaction: user and item (positions), noise_probability, percentile_rank, basis."""
+    noise_rate: NoiseRateEstimate
+    """Estimated share of noise in the log."""
 
 
-def cross_fitted(
-    how: CrossFit,
-    grouped: DataFrame,
-    lists: Lists,
-    sizes: Sizes,
-    folder: WorkDirectory,
-    shipping: Shipping,
-    shipped: ShippedAs,
-) -> Judgement:
-    """Judge every click.
+@dataclass(frozen=True)
+class CrossFitRun:
+    """One run of cross-fitting."""
 
-    Parameters
-    ----------
-    how : models and folds
-    grouped : one row for each user: user, items, weights
-    lists : how those are taken apart
-    sizes : of the log
-    folder, shipping : where steps are written, and how arrays get to executors
-    shipped : what executors get to know of item factors that were sent, and their width
-    """
-    if sizes.pairs < how.folds:
-        raise InputError(f"folds must be at most {sizes.pairs}, the number of interactions; got {how.folds}")
-    dealt = folder.table(
-        "cross-fit/dealt",
-        "cross-fit: dealing clicks into folds",
-        lambda: grouped.select("user", "items", "weights").mapInArrow(
-            partial(
-                cross_fit_tasks.dealt,
-                n_items=sizes.items,
-                n_folds=how.folds,
-                seed=how.seed,
-                share=min(1.0, MAX_TRAINING_CLICKS / sizes.pairs),
-            ),
-            cross_fit_tasks.DEALT,
-        ),
-    )
-    clicks = lists.exploded(dealt, ["weights", "folds"]).withColumnRenamed("weights", "weight")
-    folder.number("cross-fit/checked", "cross-fit: looking at the folds", lambda: _checked(dealt, clicks))
-    judged = [_judged_in(fold, how, dealt, clicks, sizes, folder, shipping, shipped) for fold in range(how.folds)]
-    pairs = folder.table(
-        "cross-fit/pairs",
-        "cross-fit: clicks among clicks",
-        lambda: _featured(
-            dealt, judged, how, sizes, shipping.send("popularity", _outside(clicks, how.folds, sizes.items))
-        ),
-    )
-    among = folder.table("cross-fit/among", "cross-fit: users among the item's users", lambda: _among(pairs))
-    complete = pairs.join(among, ["item", "activity"])
-    arrays = folder.number(
-        "cross-fit/learned", "cross-fit: what tells clicks from controls", lambda: _learned(complete, how.seed)
-    )
-    learned = NoisePosterior.from_arrays({name: np.array(values) for name, values in arrays.items()})
-    found = folder.table(
-        "cross-fit/found",
-        "cross-fit: how probable noise is",
-        lambda: complete.where("is_click").mapInArrow(
-            partial(cross_fit_tasks.concluded, learned=learned), cross_fit_tasks.FOUND
-        ),
-    )
-    return Judgement(found, learned.noise_rate)
+    settings: CrossFit
+    """Base models and folds."""
+    lists: UserLists
+    """Conversion from lists to single interactions."""
+    size: RunSize
+    """Size of the log."""
+    directory: WorkDirectory
+    """Receives the result of each step."""
+    broadcast: ArrayBroadcast
+    """Sends arrays to executors."""
 
+    def run(self, interactions: DataFrame) -> CrossFitResult:
+        """Estimate the noise probability of every interaction.
 
-def _checked(dealt: DataFrame, clicks: DataFrame) -> int:
-    """Refuse folds that nothing can be learned from, before the first model; how many users have controls."""
-    weights = [row[1] for row in clicks.groupBy("folds").sum("weight").collect()]
-    if max(weights) >= sum(weights):
-        raise InputError("all weight is in one fold: there is nothing to judge its interactions by")
-    number = dealt.where("size(controls) > 0").count()
-    if not number:
-        raise InputError(NO_NEGATIVES)
-    return number
+        Parameters
+        ----------
+        interactions : DataFrame
+            One row per user: `user`, `items` and `weights`.
 
+        Returns
+        -------
+        CrossFitResult
 
-def _outside(clicks: DataFrame, n_folds: int, n_items: int) -> NDArray[np.float32]:
-    """Folds × items: how many have the item in the part that is learned from."""
-    inside = np.zeros((n_folds, n_items), dtype=np.float32)
-    for fold in range(n_folds):  # one after the other: all at once may be more than the driver takes
-        counts = clicks.where(f"folds = {fold}").groupBy("item").count().toArrow()
-        inside[fold, counts["item"].to_numpy()] = counts["count"].to_numpy()
-    np.subtract(inside.sum(axis=0), inside, out=inside)
-    return inside
-
-
-def _judged_in(
-    fold: int,
-    how: CrossFit,
-    dealt: DataFrame,
-    clicks: DataFrame,
-    sizes: Sizes,
-    folder: WorkDirectory,
-    shipping: Shipping,
-    shipped: ShippedAs,
-) -> DataFrame:
-    """What all models say of the pairs in one fold."""
-    name, step = f"cross-fit/fold-{fold}", f"cross-fit, fold {fold + 1} of {how.folds}"
-
-    def make() -> DataFrame:
-        # As many partitions as were asked for, and merged: the pass over all pairs is done in these.
-        everything, voters = dealt.repartition(sizes.partitions, "user"), []
-        train = clicks.where(f"folds <> {fold}")
-        for number, model in enumerate(how.base_models):
-            users, items = model.written(
-                train, sizes.partitions, folder, f"{name}/model-{number}", f"{step}, model {number + 1}"
+        Raises
+        ------
+        InputError
+            If there are fewer interactions than folds, all weight is in one fold, or no user has an unobserved item.
+        """
+        directory, n_folds, n_pairs = self.directory, self.settings.folds, self.size.pairs
+        if n_pairs < n_folds:
+            raise InputError(f"folds must be at most {n_pairs}, the number of interactions; got {n_folds}")
+        assign = partial(
+            tasks.assign_folds_and_negatives,
+            n_items=self.size.items,
+            n_folds=n_folds,
+            seed=self.settings.seed,
+            sample_rate=min(1.0, MAX_TRAINING_CLICKS / n_pairs),
+        )
+        folds = directory.cached_table(
+            "cross-fit: folds and negatives",
+            lambda: interactions.select("user", "items", "weights").mapInArrow(assign, tasks.FOLDS),
+        )
+        clicks = self.lists.explode(folds, {"weights": "weight", "folds": "fold"})
+        directory.cached_json("cross-fit: check of the folds", lambda: _check_folds(folds, clicks))
+        scored = [
+            directory.cached_table(
+                f"cross-fit: fold {fold + 1}: scores", partial(self._score_fold, fold, folds, clicks)
             )
-            names = shipping.send_factors(f"voter-{fold}-{number}", items, sizes.items, model.rank)
-            voters.append(shipped(names, model.rank))
-            column = f"features_{number}"
-            own = users.withColumnRenamed("features", column).hint("merge")
-            everything = model.filled(everything.join(own, "user", "left"), column)
-        folder.say(f"{step}: judging its clicks")
-        work = partial(cross_fit_tasks.judged, voters=tuple(voters), n_items=sizes.items, fold=fold)
-        return everything.mapInArrow(work, cross_fit_tasks.JUDGED)
+            for fold in range(n_folds)
+        ]
+        pairs = directory.cached_table(
+            "cross-fit: features of pairs",
+            lambda: self._compute_features(folds, clicks, reduce(DataFrame.unionByName, scored)),
+        )
+        ranks = directory.cached_table("cross-fit: ranks among the users of an item", lambda: _rank_by_activity(pairs))
+        features = pairs.join(ranks, ["item", "activity"])
+        arrays = directory.cached_json(
+            "cross-fit: density-ratio classifier", lambda: _fit_posterior(features, self.settings.seed)
+        )
+        posterior = NoisePosterior.from_arrays({name: np.array(values) for name, values in arrays.items()})
+        estimate = partial(tasks.estimate_probabilities, posterior=posterior)
+        probabilities = directory.cached_table(
+            "cross-fit: noise probabilities",
+            lambda: features.where("is_click").mapInArrow(estimate, tasks.PROBABILITIES),
+        )
+        return CrossFitResult(probabilities, posterior.noise_rate)
 
-    return folder.table(f"{name}/judged", f"{step}: judging its clicks", make)
+    def _score_fold(self, fold: int, folds: DataFrame, clicks: DataFrame) -> DataFrame:
+        """Fit all base models without one fold, and return their values of the pairs in that fold."""
+        n_items, n_partitions, step = self.size.items, self.size.partitions, f"cross-fit: fold {fold + 1}"
+        # The pass over all pairs runs in these partitions; a merge join keeps them.
+        rows, item_factors = folds.repartition(n_partitions, "user"), []
+        train = clicks.where(f"fold <> {fold}")
+        for index, model in enumerate(self.settings.base_models):
+            users, items = model.fit_cached(train, n_partitions, self.directory, f"{step}: model {index + 1}")
+            item_factors.append(self.broadcast.send_factors(f"fold-{fold}-{index}", items, n_items, model.rank))
+            column = f"features_{index}"
+            joined = rows.join(users.withColumnRenamed("features", column).hint("merge"), "user", "left")
+            rows = model.fill_missing(joined, column)
+        self.directory.start_step(f"{step}: scores")
+        task = partial(tasks.score_fold, base_models=tuple(item_factors), n_items=n_items, fold=fold)
+        return rows.mapInArrow(task, tasks.SCORED)
+
+    def _compute_features(self, folds: DataFrame, clicks: DataFrame, scored: DataFrame) -> DataFrame:
+        """Return one row per pair with its features, from the values of all folds."""
+        names = ("positions", "values", "percentile_ranks", "is_cold")
+        # One struct for each fold keeps the four lists in the same order.
+        parts = scored.groupBy("user").agg(F.collect_list(F.struct(*names)).alias("parts"))
+        lists = (F.flatten(F.col(f"parts.{name}")).alias(name) for name in names)
+        popularity = _count_outside(clicks, self.settings.folds, self.size.items)
+        task = partial(
+            tasks.compute_features,
+            n_items=self.size.items,
+            n_models=len(self.settings.base_models),
+            popularity=self.broadcast.send("popularity", popularity),
+        )
+        return folds.join(parts, "user").select(*folds.columns, *lists).mapInArrow(task, tasks.FEATURES)
 
 
-def _featured(dealt: DataFrame, judged: list[DataFrame], how: CrossFit, sizes: Sizes, popularity: str) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    every = judged[0]
-    for each in judged[1:]:
-        every = every.unionByName(each)
-    names = ("places", "values", "percentiles", "is_alone")
-    # As one struct for each fold, so that the four lists stay in the same order.
-    parts = every.groupBy("user").agg(F.collect_list(F.struct(*names)).alias("parts"))
-    joined = dealt.join(parts, "user").select(
-        *dealt.columns, *(F.flatten(F.col(f"parts.{name}")).alias(name) for name in names)
-    )
-    work = partial(cross_fit_tasks.featured, n_items=sizes.items, n_voters=len(how.base_models), popularity=popularity)
-    return joined.mapInArrow(work, cross_fit_tasks.FEATURED)
+def _check_folds(folds: DataFrame, clicks: DataFrame) -> int:
+    """Raise `InputError` if nothing can be learned from the folds; return the number of users with negatives."""
+    weights = [row[1] for row in clicks.groupBy("fold").sum("weight").collect()]
+    if max(weights) >= sum(weights):
+        raise InputError(
+            "at least two folds must have interactions with weight; all weight is in one fold, so that nothing is left "
+            "to learn from. Use a longer log."
+        )
+    n_users = folds.where("size(negatives) > 0").count()
+    if not n_users:
+        raise InputError(NO_NEGATIVES)
+    return n_users
 
 
-def _among(pairs: DataFrame) -> DataFrame:
-    """For each item and activity of a user, how many of the item's users are more active, and how many equally.
+def _count_outside(clicks: DataFrame, n_folds: int, n_items: int) -> NDArray[np.float32]:
+    """Return folds × items: the number of interactions with the item outside the fold."""
+    counts = np.zeros((n_folds, n_items), dtype=np.float32)
+    for fold in range(n_folds):  # one at a time, because all counts may be more than the driver can hold as a table
+        table = clicks.where(f"fold = {fold}").groupBy("item").count().toArrow()
+        counts[fold, table["item"].to_numpy()] = table["count"].to_numpy()
+    np.subtract(counts.sum(axis=0), counts, out=counts)
+    return counts
 
-    Counts are added up before anything is put in order, so it does not matter that an item may have millions of users.
+
+def _rank_by_activity(pairs: DataFrame) -> DataFrame:
+    """Count, for each item and activity of a user, the item's users who are more active and equally active.
+
+    Interactions are counted by activity before anything is sorted, so an item may have millions of users.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    counts = pairs.groupBy("item", "activity").agg(F.count_if("is_click").alias("equal"))
-    of_item = Window.partitionBy("item")
-    upwards = of_item.orderBy(F.desc("activity")).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    counts = pairs.groupBy("item", "activity").agg(F.count_if("is_click").alias("n_equal"))
+    item = Window.partitionBy("item")
+    up_to = item.orderBy(F.desc("activity")).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return counts.select(
         "item",
         "activity",
-        "equal",
-        (F.sum("equal").over(upwards) - F.col("equal")).alias("above"),
-        F.sum("equal").over(of_item).alias("others"),
+        "n_equal",
+        (F.sum("n_equal").over(up_to) - F.col("n_equal")).alias("n_above"),
+        F.sum("n_equal").over(item).alias("n_users"),
     )
 
 
-def _learned(complete: DataFrame, seed: int) -> dict[str, Any]:
-    """What tells clicks from controls, how much noise there is: as lists of numbers."""
-    rows = complete.where("is_learned_from").toArrow()
+def _fit_posterior(features: DataFrame, seed: int) -> dict[str, Any]:
+    """Fit the density-ratio classifier and the noise rate on the sample, and return their arrays as lists."""
+    rows = features.where("is_sampled").toArrow()
     users, is_click = rows["user"].to_numpy(), rows["is_click"].to_numpy(zero_copy_only=False)
-    found = cross_fit_tasks.observed(rows.combine_chunks().to_batches()[0])
-    # Rows come in any order; sums of them, and so the answer, must not depend on it. A control may be there twice.
-    order = np.lexsort((*found.matrix.T, rows["item"].to_numpy(), ~is_click, users))
-    found = found.at(order)
-    _, first, numbers = np.unique(users[order], return_index=True, return_inverse=True)
+    pair_features = tasks.read_features(rows.combine_chunks().to_batches()[0])
+    # Rows arrive in any order, on which sums must not depend. A negative may be there twice, with other features.
+    order = np.lexsort((*pair_features.matrix.T, rows["item"].to_numpy(), ~is_click, users))
+    _, first, positions = np.unique(users[order], return_index=True, return_inverse=True)
     activity = rows["activity"].to_numpy()[order][first].astype(np.float64)
-    learned = fit_posterior(found, numbers.astype(np.int32), is_click[order], activity, make_generator(seed))
-    return {name: array.tolist() for name, array in learned.to_arrays().items()}
+    posterior = fit_posterior(
+        pair_features.at(order), positions.astype(np.int32), is_click[order], activity, make_generator(seed)
+    )
+    return {name: array.tolist() for name, array in posterior.to_arrays().items()}

@@ -1,227 +1,311 @@
-"""Cross-fitting over one partition of users, with the functions of one machine's `prorec.noise`.
+"""Tasks of cross-fitting: the functions of `prorec.noise` over the users of a partition.
 
-Functions here are handed to `mapInArrow`. A user's pairs are the clicks, in the order of the items, and then the
-controls.
+`mapInArrow` runs these functions in the executors. A user's pairs are the user's clicks, in the order of the items,
+and then the user's negatives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.engines.spark.arrow_batches import (
-    Batches,
-    batch_of,
-    begins_in,
-    features_in,
-    in_pieces,
-    lists,
-    observed_in,
-    values_in,
-)
-from prorec.engines.spark.block_tasks import Shipped, mapped
-from prorec.engines.spark.chance import chance
+from prorec.engines.spark import task_arrays as arrays
+from prorec.engines.spark.task_arrays import Batches, ItemFactors
 from prorec.noise.cross_fitting import NEGATIVES_PER_CLICK, assign_folds_by_key, sample_negatives
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks, smoothed_log_odds
 from prorec.noise.plan_ranks import Pairs, rank_in_blocks
 from prorec.noise.posterior import NoisePosterior, basis_codes, basis_names
-from prorec.transport.blocks import Blocks
 
-DEALT = (
-    "user int, items array<int>, weights array<float>, folds array<smallint>, learned_from array<int>, "
-    "controls array<int>"
+FOLDS = (
+    "user int, items array<int>, weights array<float>, folds array<smallint>, is_sampled array<boolean>, "
+    "negatives array<int>, negative_of array<int>"
 )
-"""`learned_from` has positions in the list of items; `controls` has negatives for each of those, or none."""
-JUDGED = "user int, places array<int>, values array<float>, percentiles array<float>, is_alone array<boolean>"
-"""`places` are numbers of the user's pairs; the next two lists have as many values for each as there are models."""
-FEATURED = (
-    "user int, item int, is_click boolean, is_learned_from boolean, activity int, is_alone boolean, popularity float, "
+"""Lists of clicks, then lists of negatives; `negative_of` is the position of the click that a negative is for."""
+SCORED = "user int, positions array<int>, values array<float>, percentile_ranks array<float>, is_cold array<boolean>"
+"""`positions` are those of the user's pairs; `values` and `percentile_ranks` have a number for each model and pair."""
+FEATURES = (
+    "user int, item int, is_click boolean, is_sampled boolean, activity int, is_cold boolean, popularity float, "
     "percentile_rank float, features array<float>"
 )
-FOUND = "user int, item int, noise_probability float, percentile_rank float, basis string"
+PROBABILITIES = "user int, item int, noise_probability float, percentile_rank float, basis string"
 
-_FOLD, _FIRST, _LEARN, _CONTROL = range(4)  # what chance is asked for
+_FOLD, _FIRST_FOLD, _SAMPLE, _NEGATIVE = range(4)
+"""Keys that keep the hashes for different purposes apart."""
 
 
-def dealt(batches: Batches, n_items: int, n_folds: int, seed: int, share: float) -> Iterator[pa.RecordBatch]:
-    """Folds of each user's clicks, the share of clicks that is learned from, and controls for those."""
-    for batch in in_pieces(batches):
-        users, matrix = batch.column("user").to_numpy(), observed_in(batch, "weights", n_items)
-        rows = np.repeat(np.arange(len(users), dtype=np.int32), np.diff(matrix.indptr))
-        names = users[rows], matrix.indices
-        first = (chance(seed, _FIRST, users) * n_folds).astype(np.int64)
-        folds = assign_folds_by_key(matrix.indptr, n_folds, chance(seed, _FOLD, *names), first)
-        learned_from = np.flatnonzero(chance(seed, _LEARN, *names) < share)
-        places = learned_from - matrix.indptr[rows[learned_from]]
-        asked, which = (
-            np.repeat(learned_from, NEGATIVES_PER_CLICK),
-            np.tile(np.arange(NEGATIVES_PER_CLICK), len(learned_from)),
-        )
-        drawn_by = chance(seed, _CONTROL, *(each[asked] for each in names), which)
-        controls, there = sample_negatives(matrix, rows[asked], drawn_by)
-        yield batch_of(
-            DEALT,
+def hash_to_uniform(*keys: Any) -> NDArray[np.float64]:
+    """Hash integers to numbers in [0, 1) that look like random draws.
+
+    A task that runs again must draw the same numbers, whichever rows are in its batch, so draws depend on keys alone.
+    The keys are mixed one after the other as in the generator SplitMix64.
+
+    Parameters
+    ----------
+    *keys : int or ndarray of int
+        Integers, or arrays of one length.
+
+    Returns
+    -------
+    ndarray of float64
+
+    Examples
+    --------
+    >>> hash_to_uniform(0, np.array([7, 8, 7])).round(3)
+    array([0.394, 0.893, 0.394])
+    """
+    state = np.zeros((), dtype=np.uint64)
+    with np.errstate(over="ignore"):  # the arithmetic is modulo 2⁶⁴
+        for key in keys:
+            state = (state ^ np.asarray(key).astype(np.int64).view(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+            state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            state = state ^ (state >> np.uint64(31))
+    return np.asarray((state >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
+
+
+def assign_folds_and_negatives(
+    batches: Batches, n_items: int, n_folds: int, seed: int, sample_rate: float
+) -> Iterator[pa.RecordBatch]:
+    """Assign clicks to folds, sample clicks to learn from, and sample negatives for these.
+
+    Parameters
+    ----------
+    batches : iterable of RecordBatch
+        Columns `user`, `items` and `weights`.
+    n_items, n_folds, seed : int
+        Number of items, number of folds, and the seed of the hash.
+    sample_rate : float
+        Share of the clicks that the density-ratio classifier learns from.
+
+    Yields
+    ------
+    RecordBatch
+        `FOLDS`: one row per user.
+    """
+    for batch in arrays.split_batches(batches):
+        users, matrix = batch.column("user").to_numpy(), arrays.read_matrix(batch, "weights", n_items)
+        rows = _rows_of(matrix.indptr)
+        keys = users[rows], matrix.indices
+        first_fold = (hash_to_uniform(seed, _FIRST_FOLD, users) * n_folds).astype(np.int64)
+        folds = assign_folds_by_key(matrix.indptr, n_folds, hash_to_uniform(seed, _FOLD, *keys), first_fold)
+        is_sampled = hash_to_uniform(seed, _SAMPLE, *keys) < sample_rate
+        clicks = np.repeat(np.flatnonzero(is_sampled), NEGATIVES_PER_CLICK)
+        copies = np.tile(np.arange(NEGATIVES_PER_CLICK), np.count_nonzero(is_sampled))
+        uniform = hash_to_uniform(seed, _NEGATIVE, *(each[clicks] for each in keys), copies)
+        negatives, exists = sample_negatives(matrix, rows[clicks], uniform)
+        clicks, negatives = clicks[exists], negatives[exists]
+        offsets = np.append(0, np.cumsum(np.bincount(rows[clicks], minlength=len(users))))
+        yield arrays.make_batch(
+            FOLDS,
             [
-                batch.column("user"),
-                batch.column("items"),
-                batch.column("weights"),
-                lists(matrix.indptr, folds),
-                lists(_begins(rows[learned_from], len(users)), places.astype(np.int32)),
-                lists(_begins(rows[asked[there]], len(users)), controls[there]),
+                *(batch.column(name) for name in ("user", "items", "weights")),
+                arrays.make_lists(matrix.indptr, folds),
+                arrays.make_lists(matrix.indptr, is_sampled),
+                arrays.make_lists(offsets, negatives),
+                arrays.make_lists(offsets, clicks - matrix.indptr[rows[clicks]]),
             ],
         )
 
 
-class _Asked(NamedTuple):
-    """All pairs of some users: clicks, and after them controls."""
+class _UserPairs(NamedTuple):
+    """All pairs of a batch of users, user by user."""
 
     matrix: csr_array
-    """The clicks."""
-    pairs: Pairs
-    """By row in this batch."""
-    places: NDArray[np.int64]
-    """Each pair's number among its user's."""
+    """The clicks: users of the batch × items."""
+    users: NDArray[np.int32]
+    """Row of each pair's user in the batch."""
+    items: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    """Position at which each user's pairs start, and the end of the last."""
+    clicks: NDArray[np.int64]
+    """Position in `matrix.data` of each click, and of the click that a negative is for."""
     folds: NDArray[np.int16]
-    apart: NDArray[np.int64]
-    """For each pair the click that it is not held against: itself, or the one that a control is for."""
-    learned_from: NDArray[np.bool_]
+    is_click: NDArray[np.bool_]
+    is_sampled: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch, n_items: int) -> Self:
-        """As `dealt` wrote them."""
-        matrix = observed_in(batch, "weights", n_items)
-        begins, folds = matrix.indptr.astype(np.int64), values_in(batch, "folds")
-        rows = np.repeat(np.arange(batch.num_rows, dtype=np.int32), np.diff(begins))
-        learned_begins, control_begins = begins_in(batch, "learned_from"), begins_in(batch, "controls")
-        of_learned = np.repeat(np.arange(batch.num_rows), np.diff(learned_begins))
-        learned = values_in(batch, "learned_from") + begins[of_learned]
-        # Whoever has clicked on everything has no controls.
-        has_controls = np.diff(control_begins)[of_learned] > 0
-        asked = np.repeat(learned[has_controls], NEGATIVES_PER_CLICK)
-        of_control = np.repeat(np.arange(batch.num_rows, dtype=np.int32), np.diff(control_begins))
-        place = np.arange(len(asked)) - control_begins[of_control] + np.diff(begins)[of_control]
-        chosen = np.ones(len(rows) + len(asked), dtype=bool)
-        chosen[: len(rows)] = np.isin(np.arange(len(rows)), learned)
+    def read(cls, batch: pa.RecordBatch, n_items: int) -> Self:
+        """Read the pairs that `assign_folds_and_negatives` wrote."""
+        matrix, negative_offsets = (
+            arrays.read_matrix(batch, "weights", n_items),
+            arrays.list_offsets(batch, "negatives"),
+        )
+        negative_rows = _rows_of(negative_offsets)
+        users = np.concatenate([_rows_of(matrix.indptr), negative_rows])
+        items = np.concatenate([matrix.indices, arrays.list_values(batch, "negatives")])
+        clicks = np.concatenate(
+            [np.arange(matrix.nnz), arrays.list_values(batch, "negative_of") + matrix.indptr[negative_rows]]
+        )
+        order = np.argsort(users, kind="stable")
+        is_click, clicks = order < matrix.nnz, clicks[order]
         return cls(
             matrix,
-            Pairs(
-                np.concatenate([rows, of_control]),
-                np.concatenate([matrix.indices, values_in(batch, "controls")]).astype(np.int32),
-            ),
-            np.concatenate([np.arange(len(rows)) - begins[rows], place]),
-            np.concatenate([folds, folds[asked]]).astype(np.int16),
-            np.concatenate([np.arange(len(rows)), asked]),
-            chosen,
+            users[order],
+            items[order].astype(np.int32),
+            matrix.indptr + negative_offsets,
+            clicks,
+            arrays.list_values(batch, "folds")[clicks],
+            is_click,
+            arrays.list_values(batch, "is_sampled")[clicks] | ~is_click,
         )
 
 
-def judged(batches: Batches, voters: tuple[Shipped, ...], n_items: int, fold: int) -> Iterator[pa.RecordBatch]:
-    """What models that learned from the other folds say of the pairs in one."""
-    for batch in in_pieces(batches):
-        asked = _Asked.of(batch, n_items)
-        here = np.flatnonzero(asked.folds == fold)
-        here = here[np.argsort(asked.pairs.users[here], kind="stable")]
-        part = Pairs(asked.pairs.users[here], asked.pairs.items[here])
-        left = np.where(asked.folds[: asked.matrix.nnz] == fold, 0, asked.matrix.data)
-        rows = asked.pairs.users[: asked.matrix.nnz]
-        is_alone = np.bincount(rows, left, batch.num_rows) == 0
-        found = []
-        for number, shipped in enumerate(voters):
-            scores = shipped.scores(features_in(batch, f"features_{number}"), 1.0)
-            found.append(rank_in_blocks(Blocks(scores, shipped.memory, workers=1), None, asked.matrix, part))
-        there = np.unique(part.users)  # not everybody has something in every fold
-        begins = np.append(np.searchsorted(part.users, there), len(part.users))
-        yield batch_of(
-            JUDGED,
+def score_fold(
+    batches: Batches, base_models: tuple[ItemFactors, ...], n_items: int, fold: int
+) -> Iterator[pa.RecordBatch]:
+    """Score the pairs of one fold by models that were trained on the others.
+
+    Parameters
+    ----------
+    batches : iterable of RecordBatch
+        `FOLDS`, and the user factors of each model in columns `features_0`, `features_1`, …
+    base_models : tuple of ItemFactors
+        Item factors of each model.
+    n_items, fold : int
+        Number of items, and number of the fold.
+
+    Yields
+    ------
+    RecordBatch
+        `SCORED`: one row for each user with a pair in the fold.
+    """
+    for batch in arrays.split_batches(batches):
+        pairs = _UserPairs.read(batch, n_items)
+        inside = np.flatnonzero(pairs.folds == fold)
+        users = pairs.users[inside]
+        is_left = pairs.folds[pairs.is_click] != fold
+        weight_left = np.bincount(pairs.users[pairs.is_click], is_left * pairs.matrix.data, batch.num_rows)
+        results = [
+            rank_in_blocks(
+                items.blocks(arrays.read_features(batch, f"features_{index}")),
+                None,
+                pairs.matrix,
+                Pairs(users, pairs.items[inside]),
+            )
+            for index, items in enumerate(base_models)
+        ]
+        present = np.unique(users)
+        offsets = np.append(np.searchsorted(users, present), len(inside))
+        yield arrays.make_batch(
+            SCORED,
             [
-                batch.column("user").take(pa.array(there)),
-                lists(begins, asked.places[here].astype(np.int32)),
-                *(lists(begins * len(voters), np.stack(each, axis=1).ravel()) for each in zip(*found, strict=True)),
-                lists(begins, is_alone[part.users]),
+                batch.column("user").take(pa.array(present)),
+                arrays.make_lists(offsets, inside - pairs.offsets[users]),
+                *(
+                    arrays.make_lists(offsets * len(base_models), np.stack(values, axis=1).ravel())
+                    for values in zip(*results, strict=True)
+                ),
+                arrays.make_lists(offsets, weight_left[users] == 0),
             ],
         )
 
 
-def featured(batches: Batches, n_items: int, n_voters: int, popularity: str) -> Iterator[pa.RecordBatch]:
-    """One row for each pair: what clicks are told from controls by.
+def compute_features(batches: Batches, n_items: int, n_models: int, popularity: str) -> Iterator[pa.RecordBatch]:
+    """Compute the features of each pair that need only the user's own rows.
 
-    `popularity` names how many have each item outside each fold. The place for what is known by item is left empty:
-    the one before the last of the features.
+    Parameters
+    ----------
+    batches : iterable of RecordBatch
+        `FOLDS` and `SCORED`, joined.
+    n_items, n_models : int
+        Number of items and number of base models.
+    popularity : str
+        Name of the array folds × items with the number of interactions outside the fold.
+
+    Yields
+    ------
+    RecordBatch
+        `FEATURES`: one row per pair. The last feature but one is 0; `read_features` fills it in.
     """
-    by_fold = mapped(popularity)
-    for batch in in_pieces(batches):
-        asked = _Asked.of(batch, n_items)
-        pairs, n = asked.pairs, asked.matrix.nnz
-        # From the order of folds to that of the pairs: clicks of all users, then controls.
-        n_clicks = np.diff(asked.matrix.indptr)
-        begins = _begins(pairs.users[n:], batch.num_rows)
-        user = np.repeat(np.arange(batch.num_rows), np.diff(begins_in(batch, "places")))
-        place = values_in(batch, "places")
-        is_click = place < n_clicks[user]
-        to = np.where(is_click, asked.matrix.indptr[user] + place, n + begins[user] + place - n_clicks[user])
-        known = PairScores.allocate(n_voters, len(pairs.users))
-        for name, room in (("values", known.plan_values), ("percentiles", known.percentile_ranks)):
-            room[:, to] = values_in(batch, name).reshape(-1, n_voters).T
-        known.is_cold[to] = values_in(batch, "is_alone")
-        known.popularity[:] = by_fold[asked.folds, pairs.items]
-        vote = known.mean_percentile_rank
-        company = ReferenceClicks(asked.matrix, vote[:n], known.popularity[:n])
-        nothing = np.zeros(len(pairs.users))
-        features = known.to_features(company.rank_among_user_clicks(known, pairs, asked.apart), nothing).matrix.astype(
-            np.float32
+    popularity_outside = arrays.load_array(popularity)
+    for batch in arrays.split_batches(batches):
+        pairs = _UserPairs.read(batch, n_items)
+        n_pairs = len(pairs.users)
+        index = pairs.offsets[_rows_of(arrays.list_offsets(batch, "positions"))] + arrays.list_values(
+            batch, "positions"
         )
-        width = features.shape[1]
-        yield batch_of(
-            FEATURED,
+        scores = PairScores.allocate(n_models, n_pairs)
+        scores.plan_values[:, index] = arrays.list_values(batch, "values").reshape(-1, n_models).T
+        scores.percentile_ranks[:, index] = arrays.list_values(batch, "percentile_ranks").reshape(-1, n_models).T
+        scores.is_cold[index] = arrays.list_values(batch, "is_cold")
+        scores.popularity[:] = popularity_outside[pairs.folds, pairs.items]
+        percentile_rank = scores.mean_percentile_rank
+        reference = ReferenceClicks(pairs.matrix, percentile_rank[pairs.is_click], scores.popularity[pairs.is_click])
+        user_ranks = reference.rank_among_user_clicks(scores, Pairs(pairs.users, pairs.items), pairs.clicks)
+        features = scores.to_features(user_ranks, np.zeros(n_pairs)).matrix.astype(np.float32)
+        yield arrays.make_batch(
+            FEATURES,
             [
                 batch.column("user").take(pa.array(pairs.users)),
-                pa.array(pairs.items),
-                pa.array(np.arange(len(pairs.users)) < n),
-                pa.array(asked.learned_from),
-                pa.array(n_clicks[pairs.users].astype(np.int32)),
-                pa.array(known.is_cold),
-                pa.array(known.popularity),
-                pa.array(vote),
-                lists(np.arange(len(features) + 1) * width, features.ravel()),
+                pairs.items,
+                pairs.is_click,
+                pairs.is_sampled,
+                np.diff(pairs.matrix.indptr)[pairs.users],
+                scores.is_cold,
+                scores.popularity,
+                percentile_rank,
+                arrays.make_lists(np.arange(n_pairs + 1) * features.shape[1], features.ravel()),
             ],
         )
 
 
-def observed(batch: pa.RecordBatch) -> PairFeatures:
-    """Evidence of pairs, with where the user's activity is among that of the item's other users put in its place."""
-    features = features_in(batch).astype(np.float64)
-    above, equal, others, is_click, popularity, is_alone = (
+def read_features(batch: pa.RecordBatch) -> PairFeatures:
+    """Read the features of pairs, and fill in the rank of the user's activity among the item's other users.
+
+    Parameters
+    ----------
+    batch : RecordBatch
+        `FEATURES` with the counts `n_above`, `n_equal` and `n_users` of the item's users.
+
+    Returns
+    -------
+    PairFeatures
+    """
+    n_above, n_equal, n_users, is_click, popularity, is_cold = (
         batch.column(name).to_numpy(zero_copy_only=False)
-        for name in ("above", "equal", "others", "is_click", "popularity", "is_alone")
+        for name in ("n_above", "n_equal", "n_users", "is_click", "popularity", "is_cold")
     )
-    itself = is_click.astype(np.int64)  # a click is not held against itself
-    features[:, -2] = smoothed_log_odds(above, equal - itself, others - itself)
-    return PairFeatures(features, popularity.astype(np.float64), is_alone)
+    features = arrays.read_features(batch).astype(np.float64)
+    own = is_click.astype(np.int64)  # a click is not compared with itself
+    features[:, -2] = smoothed_log_odds(n_above, n_equal - own, n_users - own)
+    return PairFeatures(features, popularity.astype(np.float64), is_cold)
 
 
-def concluded(batches: Batches, learned: NoisePosterior) -> Iterator[pa.RecordBatch]:
-    """How probable it is that each click is noise."""
+def estimate_probabilities(batches: Batches, posterior: NoisePosterior) -> Iterator[pa.RecordBatch]:
+    """Estimate the noise probability of each click.
+
+    Parameters
+    ----------
+    batches : iterable of RecordBatch
+        As for `read_features`.
+    posterior : NoisePosterior
+        The density-ratio classifier, the noise rate and the calibration.
+
+    Yields
+    ------
+    RecordBatch
+        `PROBABILITIES`: one row per click.
+    """
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        evidence = observed(batch)
-        yield batch_of(
-            FOUND,
-            [
-                batch.column("user"),
-                batch.column("item"),
-                pa.array(learned.predict(evidence)),
-                batch.column("percentile_rank"),
-                basis_names(basis_codes(evidence.is_cold)),
-            ],
-        )
+        if batch.num_rows:
+            pair_features = read_features(batch)
+            yield arrays.make_batch(
+                PROBABILITIES,
+                [
+                    batch.column("user"),
+                    batch.column("item"),
+                    posterior.predict(pair_features),
+                    batch.column("percentile_rank"),
+                    basis_names(basis_codes(pair_features.is_cold)),
+                ],
+            )
 
 
-def _begins(rows: NDArray[np.int32], n_rows: int) -> NDArray[np.int64]:
-    """Where the entries of each row begin, if they are in order."""
-    return np.append(0, np.cumsum(np.bincount(rows, minlength=n_rows))).astype(np.int64)
+def _rows_of(offsets: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
+    """Return the number of the list in which each value is, from the offsets of the lists."""
+    return np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))

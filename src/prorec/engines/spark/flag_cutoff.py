@@ -1,66 +1,58 @@
-"""The line between what is flagged and what is not, over any number of interactions: exactly, in two passes."""
+"""The cut-off between flagged and other interactions, found exactly in two passes over any number of them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
-from prorec.engines.spark import block_tasks
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-Probability = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-Fits = Callable[[int, float], bool]
+_N_BINS = 65_536
 
 
-class _Group(NamedTuple):
-    """Interactions whose noise probability begins with the same bits."""
+def find_cutoff(probabilities: DataFrame, is_allowed: Callable[[int, float], bool]) -> float:
+    """Return the largest noise probability that is not flagged.
 
-    bits: int
-    number: int
-    wrong: float
-    """Σ(1 − p): how many of them are not noise."""
-
-
-def cutoff(frame: DataFrame, probability: Probability | None, fits: Fits) -> float:
-    """The largest noise probability that is not flagged; −1 where all are.
-
-    As in `prorec.noise.flagging`: as many of the most suspicious as are allowed, and equals are not told apart.
-    Probabilities are in the order of their bits, so the first pass counts them by the upper half of those, and the
-    second, within the one that the line goes through, by the lower.
+    The rule is that of `prorec.noise.flagging`: the most suspicious interactions are flagged, as many as are allowed,
+    and interactions tied at the cut-off are not. The first pass counts interactions in bins of equal width, and the
+    second counts each value in the bin of the cut-off.
 
     Parameters
     ----------
-    frame : one column, with probabilities, or with lists of what they are worked out from
-    probability : how they are, if so
-    fits : whether so many flags are allowed, of which so many are expected to be wrong
+    probabilities : DataFrame
+        A column `noise_probability`.
+    is_allowed : callable
+        Takes a number of flags and the expected number of wrong ones among them, and returns whether that is allowed.
+
+    Returns
+    -------
+    float
+        The cut-off; −1 if all interactions are flagged.
     """
-    high, before = _crossed(_groups(frame, probability, None), fits, _Group(0, 0, 0.0))
-    if high is None:
+    probability = F.col("noise_probability").cast("double")
+    bin_number = F.floor(probability * _N_BINS)
+    crossing, n_flags, n_wrong = _find_crossing(probabilities, bin_number, is_allowed)
+    if crossing is None:
         return -1.0
-    low, _ = _crossed(_groups(frame, probability, high), fits, before)
-    # Sums in another order may come out a little smaller, and all of the group fit after all.
-    bits = (high << 16) + (-1 if low is None else low)
-    return float(np.array([bits], dtype=np.uint32).view(np.float32)[0]) if bits >= 0 else -1.0
+    inside = probabilities.where(bin_number == crossing)
+    cutoff, _, _ = _find_crossing(inside, probability, is_allowed, n_flags, n_wrong)
+    # Sums in another order may be a little smaller, so that the whole bin is allowed after all.
+    return math.nextafter(crossing / _N_BINS, -1.0) if cutoff is None else cutoff
 
 
-def _groups(frame: DataFrame, probability: Probability | None, high: int | None) -> list[_Group]:
-    """All groups, the largest first: at most 65,536."""
-    work = partial(block_tasks.counted, probability=probability, high=high)
-    rows = frame.mapInArrow(work, block_tasks.COUNTED).groupBy("bits").sum("number", "wrong").collect()
-    return sorted((_Group(int(row[0]), int(row[1]), float(row[2])) for row in rows), reverse=True)
-
-
-def _crossed(groups: list[_Group], fits: Fits, before: _Group) -> tuple[int | None, _Group]:
-    """The first group that does not fit whole, and all that is before it."""
-    for each in groups:
-        up_to = _Group(each.bits, before.number + each.number, before.wrong + each.wrong)
-        if not fits(up_to.number, up_to.wrong):
-            return each.bits, before
-        before = up_to
-    return None, before
+def _find_crossing(
+    probabilities: DataFrame,
+    group: Column,
+    is_allowed: Callable[[int, float], bool],
+    n_flags: int = 0,
+    n_wrong: float = 0.0,
+) -> tuple[float | None, int, float]:
+    """Flag groups in descending order, and return the first that is not allowed, and the totals before it."""
+    genuine = 1 - F.col("noise_probability").cast("double")
+    counts = probabilities.groupBy(group.alias("group")).agg(F.count(F.lit(1)), F.sum(genuine))
+    for value, n_in_group, n_genuine in counts.orderBy(F.desc("group")).collect():
+        if not is_allowed(n_flags + n_in_group, n_wrong + n_genuine):
+            return value, n_flags, n_wrong
+        n_flags, n_wrong = n_flags + n_in_group, n_wrong + n_genuine
+    return None, n_flags, n_wrong

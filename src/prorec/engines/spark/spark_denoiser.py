@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame
 
 from prorec._core.checks import check_choice, check_float, check_int, safe_repr
 from prorec._core.errors import InputError
+from prorec._core.progress import Progress, check_progress
 from prorec.denoise.weighting import Weighting
-from prorec.engines.spark.als import ALS
 from prorec.engines.spark.cross_fit import CrossFit
-from prorec.engines.spark.denoising_run import Run
-from prorec.engines.spark.interaction_table import Clicks
+from prorec.engines.spark.interaction_table import InteractionTable
+from prorec.engines.spark.spark_factors import ALS, check_factor_schema
 from prorec.engines.spark.spark_result import SparkResult
+from prorec.engines.spark.spark_run import SparkRun
 from prorec.interactions.columns import ColumnRef
 from prorec.noise.flagging import check_fdr
 from prorec.transport.blocks import check_memory
 from prorec.transport.gamma import parse_gamma
 from prorec.transport.thresholds import Threshold, check_threshold
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-_MEMORY = 128e6
-
 
 @dataclass(frozen=True)
 class SparkProRec:
-    """`prorec.ProRec` for logs that outgrow one machine; parameters have the same names and mean the same."""
+    """`prorec.ProRec` for logs that outgrow one machine.
+
+    Parameters have the names and meanings of `ProRec`'s. Transport is always relaxed.
+
+    Examples
+    --------
+    >>> SparkProRec(ALS(rank=20), rounds=2).model.rank
+    20
+    """
 
     model: ALS = field(default_factory=ALS)
-    """Where factors come from, unless they are handed in."""
+    """Recommender that learns the factors, unless `fit` is given some."""
     _: KW_ONLY
     threshold: Threshold = "personal"
     """`personal` (Eq. 20), a number κ of items above it, the same for all users, or `none`, which is ρ_κ = 0."""
@@ -50,8 +56,7 @@ class SparkProRec:
     marginals: Literal["popularity", "uniform"] = "popularity"
     """How much mass each user sends and each item receives."""
     noise_method: str | CrossFit = "plan"
-    """Where the noise probability comes from: `plan`, which orders clicks and costs nothing; `cross-fit`, or a
-    `CrossFit`, from models that have not seen the click, which is calibrated and costs a fit of each for every fold."""
+    """Source of the noise probability: `plan`; `cross-fit`; or a `CrossFit`."""
     weighting: Weighting = "plan"
     """What clicks are relabelled by: the plan's r; 1 − the noise probability, if that is cross-fitted; or both, r times
     that."""
@@ -59,10 +64,10 @@ class SparkProRec:
     """The share of interactions to flag, the most suspicious, where the probability is the plan's."""
     fdr: float = 0.1
     """The share of flags that may be wrong, where the probability is cross-fitted."""
-    memory: float = _MEMORY
-    """How many bytes of a block of users × items one task may hold."""
+    memory: float = 128e6
+    """Bytes of a block of users × items that one task may hold."""
     partitions: int | None = None
-    """Of users; by default, four for each core there is."""
+    """Number of partitions of users; by default four for each core."""
 
     def fit(
         self,
@@ -74,37 +79,61 @@ class SparkProRec:
         weight_col: ColumnRef = None,
         work_dir: str | None = None,
         resume: bool = False,
+        progress: Progress | None = None,
         show_estimate: Callable[[str], object] | None = None,
     ) -> SparkResult:
         """Run Algorithm 1 on a table of interactions.
 
         Parameters
         ----------
-        df : one row for each interaction: users, items, perhaps weights from 0 to 1, and any other columns
-        factors : of any model, instead of ALS's: two DataFrames, (user, features) and (item, features), with the ids of
-            `df` and an array of numbers for each. Then there is one round, because nothing learns again
-        user_col, item_col, weight_col : names of columns, where they are not the usual ones
-        work_dir : a folder that all executors reach, for intermediate results; the result is read from there.
-            Without, a temporary one of this machine
-        resume : go on from what an interrupted run left in `work_dir`
-        show_estimate : called with the passes and bytes that the run will take, as text, before they start
+        df : DataFrame
+            One row per interaction: users, items, optional weights in [0, 1], and any other columns.
+        factors : tuple of DataFrame, optional
+            Factors of any model in place of ALS: columns `user` and `features`, and columns `item` and `features`,
+            with the ids of `df`. There is one round then, because no model learns from the new weights.
+        user_col, item_col, weight_col : str or int, optional
+            Names or positions of columns that do not have the usual names.
+        work_dir : str, optional
+            A directory that all executors reach. It receives intermediate results, and the result is read from there.
+            The default is a temporary directory, if Spark runs on one machine.
+        resume : bool, default False
+            Continue the interrupted run that left its state in `work_dir`.
+        progress : Progress, optional
+            Called when a step starts and when it ends.
+        show_estimate : callable, optional
+            Called once with the expected passes and bytes, as text, before the passes start.
+
+        Returns
+        -------
+        SparkResult
+
+        Raises
+        ------
+        InputError
+            If a parameter, the table or the factors cannot be used. Faults that the schema shows are found before any
+            job starts.
         """
         self.check()
-        clicks = Clicks.of(df, user_col, item_col, weight_col)
-        given = None if factors is None else _checked_factors(factors)
-        if given is not None and self.rounds > 1:
-            raise InputError("with factors that are given there is one round only: nothing learns from the new weights")
-        return Run(clicks, self, given, work_dir, resume, show_estimate).go()
+        check_progress(progress)
+        table = InteractionTable.from_frame(df, user_col, item_col, weight_col)
+        if factors is not None:
+            factors = check_factor_schema(factors)
+            if self.rounds > 1:
+                raise InputError(
+                    "given factors allow one round only, because no model learns from the new weights; "
+                    f"got rounds={self.rounds}. Leave out factors or rounds."
+                )
+        return SparkRun(table, self, factors, work_dir, resume, progress).run(show_estimate)
 
     @property
     def cross_fit(self) -> CrossFit | None:
-        """How noise is looked for, if not by the plan."""
+        """Settings of cross-fitting; None if noise probabilities come from the plan."""
         if isinstance(self.noise_method, CrossFit):
             return self.noise_method
         return CrossFit() if self.noise_method == "cross-fit" else None
 
     def check(self) -> None:
-        """Refuse settings that make no sense, before any job starts."""
+        """Raise `InputError` unless all parameters are valid."""
         if not isinstance(self.model, ALS):
             raise InputError(f"model must be prorec.engines.spark.ALS(…); got {type(self.model).__name__}")
         self.model.check()
@@ -127,40 +156,33 @@ class SparkProRec:
         check_choice("weighting", self.weighting, ("plan", "probability", "both"))
         if self.weighting != "plan" and self.cross_fit is None:
             raise InputError(
-                f"weighting={self.weighting!r} needs probabilities that mean something: noise_method='cross-fit'"
+                f"weighting={self.weighting!r} requires calibrated probabilities; pass noise_method='cross-fit'"
             )
         check_memory(self.memory, 1)
         if self.partitions is not None:
             check_int("partitions", self.partitions, 1)
 
 
-def denoise(
-    df: DataFrame,
-    *,
-    factors: tuple[DataFrame, DataFrame] | None = None,
-    user_col: ColumnRef = None,
-    item_col: ColumnRef = None,
-    weight_col: ColumnRef = None,
-    work_dir: str | None = None,
-    **settings: Any,
-) -> DataFrame:
-    """A table of interactions, with weight, noise_probability and flagged in each row; settings: `SparkProRec`'s."""
-    denoiser = SparkProRec(**settings)
-    return denoiser.fit(
-        df, factors=factors, user_col=user_col, item_col=item_col, weight_col=weight_col, work_dir=work_dir
-    ).frame
+def denoise(df: DataFrame, **arguments: Any) -> DataFrame:
+    """Add weights, noise probabilities and flags to a table of interactions.
 
+    Parameters
+    ----------
+    df : DataFrame
+        One row per interaction.
+    **arguments
+        Parameters of `SparkProRec`, and arguments of `SparkProRec.fit`.
 
-def _checked_factors(factors: Any) -> tuple[DataFrame, DataFrame]:
-    from pyspark.sql import DataFrame
+    Returns
+    -------
+    DataFrame
+        The same rows with columns `weight`, `noise_probability` and `flagged`. A new column has the prefix `prorec_`
+        if the table has a column of its name.
 
-    if not (isinstance(factors, tuple | list) and len(factors) == 2 and all(isinstance(f, DataFrame) for f in factors)):
-        raise InputError("factors must be two Spark DataFrames: (user, features) and (item, features)")
-    for frame, name in zip(factors, ("user", "item"), strict=True):
-        kinds = dict(frame.dtypes)
-        if name not in kinds or not kinds.get("features", "").startswith(("array<float", "array<double")):
-            raise InputError(
-                f"factors of {name}s must have a column {name!r} and an array of numbers called 'features'; "
-                f"got {', '.join(f'{column} ({kind})' for column, kind in kinds.items())}"
-            )
-    return factors[0], factors[1]
+    Raises
+    ------
+    InputError
+        As `SparkProRec.fit`.
+    """
+    settings = {each.name: arguments.pop(each.name) for each in fields(SparkProRec) if each.name in arguments}
+    return SparkProRec(**settings).fit(df, **arguments).frame
