@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._core.checks import check_choice, check_float, check_int, safe_repr
+from prorec._core.checks import check_int, safe_repr
 from prorec._core.device import resolve_device
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
 from prorec._core.files import as_path
-from prorec._core.parameters import parameters_of
 from prorec._core.progress import Progress, check_progress
 from prorec.denoise.algorithm import DenoisingRun, pack_state, restore_state, select_arrays
 from prorec.denoise.history import Round
 from prorec.denoise.noise_table import annotate_table, explain_user, make_noise_table
-from prorec.denoise.weighting import Weighting, plan_noise_probability, with_weights
+from prorec.denoise.settings import DenoiserSettings
+from prorec.denoise.weighting import plan_noise_probability, with_weights
 from prorec.interactions import Interactions
 from prorec.interactions.columns import ColumnRef
 from prorec.interactions.tables import FrameType
@@ -30,12 +30,11 @@ from prorec.models.recommendations import Recommendations, SimilarItems
 from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
 from prorec.noise.finder import NoiseFinder
-from prorec.noise.flagging import check_fdr, flag_interactions
+from prorec.noise.flagging import flag_interactions
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 from prorec.transport.emd import check_emd_size
 from prorec.transport.factors import Factors
-from prorec.transport.gamma import parse_gamma
-from prorec.transport.thresholds import Matching, Threshold, check_threshold
+from prorec.transport.thresholds import Matching
 
 
 class Thresholds(NamedTuple):
@@ -49,7 +48,7 @@ class Thresholds(NamedTuple):
 
 @register_saved_class
 @dataclass
-class ProRec(Estimator):
+class ProRec(DenoiserSettings, Estimator):
     """A denoiser: it weights each interaction by a transport plan between all users and all items, and fits a model.
 
     In each round of Algorithm 1 the model's scores S become a plan π between users and items. Each user gets a
@@ -86,40 +85,14 @@ class ProRec(Estimator):
     0.62
     """
 
-    model: Any
-    """Recommender: one of `prorec.models`, or any that `prorec.models.wrap` takes. It is copied, not changed."""
     _: KW_ONLY
     transport: Literal["relaxed", "sinkhorn", "emd"] = "relaxed"
     """Transport solver that matches users and items (Eq. 7, 4 and 1)."""
-    threshold: Threshold = "personal"
-    """Threshold of each user: `personal` (Eq. 20), a number κ of items above it, or `none`, which is ρ_κ = 0."""
-    gamma: float | str = "auto"
-    """γ, the spread of the plan: a number above 0, `auto` for a fifth of the spread of the first model's scores, or a
-    multiple such as `0.5 auto`. EMD has none."""
-    beta: float = 20.0
-    """β, the steepness of the labels around the threshold."""
-    lam: float = 0.5
-    """λ, the share of the current weights that is kept, from 0 to 1."""
-    rounds: int = 1
-    """Maximum number of relabel-and-refit rounds."""
-    relabel_from: Literal["current", "original"] = "current"
-    """Weights that the labels multiply: `current`, as in the paper, which with many rounds takes all weights to 0, or
-    `original`, X ← λX + (1 − λ)·r∘X₀."""
-    tolerance: float = 0.01
-    """Change of the weights, as a share of their sum, at which the rounds end."""
-    marginals: Literal["popularity", "uniform"] = "popularity"
-    """Mass of each user and each item: by activity and popularity, or equal."""
     warm_start: bool = False
     """Start each fit from the last one, for models that support it (WRMF, CDAE, VAE)."""
     noise_method: Literal["plan", "cross-fit"] | NoiseFinder = "plan"
     """Source of the noise probabilities: `plan`, which orders interactions and costs nothing, or `cross-fit`, which is
     calibrated and fits several models per fold. In Python, also a `prorec.NoiseFinder`."""
-    weighting: Weighting = "plan"
-    """Labels that the weights are multiplied by: r of the plan, 1 − the cross-fitted noise probability, or both."""
-    flag_fraction: float = 0.05
-    """Share of the interactions to flag, with the noise method `plan`."""
-    fdr: float = 0.1
-    """Share of the flags that may be wrong, with cross-fitted noise probabilities."""
     memory: float = DEFAULT_MEMORY
     """Bytes of blocks of users × items that may be in memory at once, on the CPU."""
     device: str = field(default="auto", compare=False, repr=False)
@@ -211,29 +184,15 @@ class ProRec(Estimator):
         InputError
             If a parameter is not valid.
         """
-        for parameter in parameters_of(ProRec):
-            if parameter.choices and not parameter.types:
-                check_choice(parameter.name, getattr(self, parameter.name), parameter.choices)
-        check_threshold(self.threshold)
-        parse_gamma(self.gamma)
-        check_float("beta", self.beta, 0)
-        check_float("lam", self.lam, 0, 1)
-        check_int("rounds", self.rounds, 1)
-        check_float("tolerance", self.tolerance, 0)
-        check_float("flag_fraction", self.flag_fraction, 0, 1)
-        check_fdr(self.fdr)
         resolve_device(self.device, 0)
         if not isinstance(self.warm_start, bool):
             raise InputError(f"warm_start must be True or False; got {safe_repr(self.warm_start)}")
         if isinstance(self.noise_method, NoiseFinder):
             self.noise_method.check_settings()
         elif not isinstance(self.noise_method, str) or self.noise_method not in ("plan", "cross-fit"):
-            given = safe_repr(self.noise_method)
-            raise InputError(f"noise_method must be 'plan', 'cross-fit' or a NoiseFinder; got {given}")
-        elif self.noise_method == "plan" and self.weighting != "plan":
-            raise InputError(
-                f"weighting={self.weighting!r} requires calibrated noise probabilities; pass noise_method='cross-fit'"
-            )
+            got = safe_repr(self.noise_method)
+            raise InputError(f"noise_method must be 'plan', 'cross-fit' or a NoiseFinder; got {got}")
+        self.check_shared_settings(is_cross_fitted=self.noise_method != "plan")
 
     def check_parameters(self, shape: tuple[int, int]) -> None:
         """Check all parameters for data of a shape, including those of the model.

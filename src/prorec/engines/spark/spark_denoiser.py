@@ -8,27 +8,24 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
-from prorec._core.checks import check_choice, check_float, check_int, safe_repr
+from prorec._core.checks import check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec._core.progress import Progress, check_progress
-from prorec.denoise.weighting import Weighting
+from prorec.denoise.settings import DenoiserSettings
 from prorec.engines.spark.cross_fit import CrossFit
 from prorec.engines.spark.interaction_table import InteractionTable
 from prorec.engines.spark.spark_factors import ALS, check_factor_schema
 from prorec.engines.spark.spark_result import SparkResult
 from prorec.engines.spark.spark_run import SparkRun
 from prorec.interactions.columns import ColumnRef
-from prorec.noise.flagging import check_fdr
 from prorec.transport.blocks import check_memory
-from prorec.transport.gamma import parse_gamma
-from prorec.transport.thresholds import Threshold, check_threshold
 
 
-@dataclass(frozen=True)
-class SparkProRec:
+@dataclass
+class SparkProRec(DenoiserSettings):
     """`prorec.ProRec` for logs that outgrow one machine.
 
-    Parameters have the names and meanings of `ProRec`'s. Transport is always relaxed.
+    Parameters have the names and meanings of `ProRec`'s. Transport is always relaxed (Eq. 7).
 
     Examples
     --------
@@ -39,31 +36,9 @@ class SparkProRec:
     model: ALS = field(default_factory=ALS)
     """Recommender that learns the factors, unless `fit` is given some."""
     _: KW_ONLY
-    threshold: Threshold = "personal"
-    """`personal` (Eq. 20), a number κ of items above it, the same for all users, or `none`, which is ρ_κ = 0."""
-    gamma: float | str = "auto"
-    """γ: how much the plan is spread."""
-    beta: float = 20.0
-    """β: how steep the step from 0 to 1 around the threshold is."""
-    lam: float = 0.5
-    """λ: how much of the present weights is kept."""
-    rounds: int = 1
-    """How often, at most."""
-    relabel_from: Literal["current", "original"] = "current"
-    """The weights that r is applied to."""
-    tolerance: float = 0.01
-    """When weights change by less than this share of their sum, that was the last round."""
-    marginals: Literal["popularity", "uniform"] = "popularity"
-    """How much mass each user sends and each item receives."""
-    noise_method: str | CrossFit = "plan"
-    """Source of the noise probability: `plan`; `cross-fit`; or a `CrossFit`."""
-    weighting: Weighting = "plan"
-    """What clicks are relabelled by: the plan's r; 1 − the noise probability, if that is cross-fitted; or both, r times
-    that."""
-    flag_fraction: float = 0.05
-    """The share of interactions to flag, the most suspicious, where the probability is the plan's."""
-    fdr: float = 0.1
-    """The share of flags that may be wrong, where the probability is cross-fitted."""
+    noise_method: Literal["plan", "cross-fit"] | CrossFit = "plan"
+    """Source of the noise probabilities: `plan`, which orders interactions and costs nothing, or `cross-fit`, which is
+    calibrated and fits several models per fold; also a `CrossFit`."""
     memory: float = 128e6
     """Bytes of a block of users × items that one task may hold."""
     partitions: int | None = None
@@ -137,27 +112,13 @@ class SparkProRec:
         if not isinstance(self.model, ALS):
             raise InputError(f"model must be prorec.engines.spark.ALS(…); got {type(self.model).__name__}")
         self.model.check()
-        parse_gamma(self.gamma)
-        check_float("beta", self.beta, 0)
-        check_float("lam", self.lam, 0, 1)
-        check_int("rounds", self.rounds, 1)
-        check_float("tolerance", self.tolerance, 0)
-        check_threshold(self.threshold)
-        check_choice("relabel_from", self.relabel_from, ("current", "original"))
-        check_choice("marginals", self.marginals, ("popularity", "uniform"))
-        check_float("flag_fraction", self.flag_fraction, 0, 1)
-        check_fdr(self.fdr)
         if isinstance(self.noise_method, CrossFit):
             self.noise_method.check()
         elif self.noise_method not in ("plan", "cross-fit"):
             raise InputError(
                 f"noise_method must be 'plan', 'cross-fit' or a CrossFit; got {safe_repr(self.noise_method)}"
             )
-        check_choice("weighting", self.weighting, ("plan", "probability", "both"))
-        if self.weighting != "plan" and self.cross_fit is None:
-            raise InputError(
-                f"weighting={self.weighting!r} requires calibrated probabilities; pass noise_method='cross-fit'"
-            )
+        self.check_shared_settings(is_cross_fitted=self.noise_method != "plan")
         check_memory(self.memory, 1)
         if self.partitions is not None:
             check_int("partitions", self.partitions, 1)
