@@ -94,7 +94,7 @@ def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
     plain = str(tmp_path / "plain")
     assert run("train", log, "--out", plain).returncode == 0
     refused = run("report", plain, "--out", str(tmp_path / "x.html"))
-    assert (refused.returncode, "this model has no denoiser" in refused.stderr) == (2, True)
+    assert (refused.returncode, "prorec train --denoise" in refused.stderr) == (2, True)
     told = run("report", model, "--out", str(tmp_path / "x.html"), "--fdr", "0.2")
     assert (told.returncode, "--fdr has no effect for a denoiser" in told.stderr) == (2, True)
 

@@ -52,14 +52,17 @@ def main() -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    """Print a warning without the line of code that Python shows."""
     _print_message(name_options(str(message)), "yellow")
 
 
 def _print_message(text: str, style: str) -> None:
+    """Print a message to standard error, in one paragraph."""
     Console(stderr=True).print(Text("prorec: ", style=style) + Text(text), soft_wrap=True)
 
 
 def _show_version(is_given: bool) -> None:
+    """Print the version and exit, if --version is given."""
     if is_given:
         Console().print(f"prorec {__version__}", highlight=False)
         raise typer.Exit
@@ -69,8 +72,7 @@ def _show_version(is_given: bool) -> None:
 def prorec(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", metavar="")] = False,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.", metavar=""),
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.", metavar="")
     ] = False,
 ) -> None:
     """Find noisy clicks in interaction logs, and train recommenders that are not misled by them."""

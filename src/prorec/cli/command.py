@@ -70,6 +70,8 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
     Returns
     -------
     callable
+        Its signature has one parameter for each option. It raises `InputError` for a value that is not of the field's
+        type.
     """
     groups = {name: hint for name, hint in get_type_hints(function, include_extras=True).items() if name != "return"}
     parameters = {name: _parameters_in(hint) for name, hint in groups.items()}
@@ -91,7 +93,7 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature([context, *options])  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in (context, *options)}
     run.__name__ = function.__name__
-    run.__doc__ = (inspect.getdoc(function) or "").partition("\n\nParameters\n")[0]
+    run.__doc__ = (inspect.getdoc(function) or "").partition("\n\nParameters\n")[0].replace("`", "")
     _option_names.update(each.name for each in options)
     return run
 
@@ -126,6 +128,7 @@ def name_options(message: str) -> str:
     Returns
     -------
     str
+        Names without an underscore stay as they are unless a value follows, because they may be ordinary words.
 
     Examples
     --------

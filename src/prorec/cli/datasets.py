@@ -52,6 +52,13 @@ def get_dataset(options: GetOptions) -> None:
     ----------
     options : GetOptions
         The data set and the files.
+
+    Raises
+    ------
+    InputError
+        If there is no such data set, or a file cannot be written.
+    DownloadError
+        If the data set is not here and cannot be downloaded.
     """
     for path in (options.out, options.items):
         if path is not None:

@@ -52,6 +52,11 @@ def demo(options: DemoOptions) -> None:
     ----------
     options : DemoOptions
         The film club and the report.
+
+    Raises
+    ------
+    InputError
+        If the report cannot be written.
     """
     has_report = find_spec("jinja2") is not None
     if has_report:

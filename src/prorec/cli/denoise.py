@@ -27,14 +27,7 @@ from prorec.cli.options import (
     ModelOptions,
     NoiseSettings,
 )
-from prorec.cli.output_files import (
-    INTERRUPTED,
-    WorkDirectory,
-    check_output,
-    check_report,
-    is_parquet,
-    write_rows,
-)
+from prorec.cli.output_files import INTERRUPTED, WorkDirectory, check_output, check_report, write_rows
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
@@ -84,6 +77,11 @@ def denoise(
         Details for the report.
     spark : SparkOptions
         The engine.
+
+    Raises
+    ------
+    InputError
+        If an option, the log or an output is refused. All that can be checked is checked before the work starts.
     """
     if spark.engine == "spark":
         refuse(items.given, "with --engine spark")
@@ -110,8 +108,8 @@ def denoise(
             # Only a report needs the losses, and a model that is fitted to the new weights.
             has_report = output.report is not None
             denoiser.fit(clicks, refit=has_report, track_loss=has_report, checkpoint=work, progress=progress)
-            table = _denoised_rows(source, denoiser, output, log.format)
-            write_rows(table, output.out, log.format, work)
+            table = _denoised_rows(source, denoiser, drop=output.drop)
+            write_rows(table, output.out, log.format, source, work)
             if output.report is not None:
                 seconds = time.perf_counter() - started
                 write_report(denoiser, output.report, title=log.report_title, seconds=seconds, progress=progress)
@@ -132,7 +130,7 @@ def denoise(
 
 
 def _is_finished(output: DenoiseOutput) -> bool:
-    """Return whether --resume finds the output of a run that has ended."""
+    """Return whether --resume finds the output of a run that has ended, so that there is nothing to do."""
     if not output.resume or output.force or output.out == "-":
         return False
     return Path(output.out).exists() and not WorkDirectory(output.out).has_state()
@@ -160,7 +158,7 @@ def _check_columns(source: SourceTable, path: Path) -> None:
         write_table(table.slice(0, 1), io.BytesIO(), path.name)
 
 
-def _denoised_rows(source: SourceTable, denoiser: ProRec, output: DenoiseOutput, format: str | None) -> pa.Table:
+def _denoised_rows(source: SourceTable, denoiser: ProRec, *, drop: bool) -> pa.Table:
     """Return the rows of the log with the three new columns."""
     columns: dict[str, Any] = {
         "weight": denoiser.weights_.data,
@@ -168,6 +166,4 @@ def _denoised_rows(source: SourceTable, denoiser: ProRec, output: DenoiseOutput,
         "flagged": denoiser.flagged_,
     }
     table = source.with_columns(columns)
-    if output.drop:
-        table = table.filter(~denoiser.flagged_[source.positions])
-    return source.infer_types(table) if is_parquet(output.out, format) else table
+    return table.filter(~denoiser.flagged_[source.positions]) if drop else table

@@ -55,6 +55,11 @@ def evaluate(options: EvaluateOptions, console: ConsoleOptions, log: LogOptions,
         The interactions.
     settings : dict
         Parameters of the denoisers.
+
+    Raises
+    ------
+    InputError
+        If a model, a parameter or the log is refused.
     """
     check_int("seeds", options.seeds, 1)
     check_int("k", options.k, 1)

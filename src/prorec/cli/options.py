@@ -27,7 +27,7 @@ from prorec.data.source_table import SourceTable, read_source_table
 from prorec.denoise import ProRec
 from prorec.interactions import Interactions
 from prorec.models.factory import cap_rank, make_model, parse_parameters
-from prorec.models.model import Model
+from prorec.models.model import Model, load
 
 FORMATS = ("csv", "tsv", "parquet")
 """Formats of streams."""
@@ -66,7 +66,13 @@ class LogOptions(Options):
     """Format of standard input and output, or of a log without a known ending: csv, tsv or parquet."""
 
     def reader_arguments(self) -> dict[str, Any]:
-        """Return the options as arguments of `read_source_table`."""
+        """Return the options as arguments of a reader.
+
+        Returns
+        -------
+        dict
+            Keyword arguments of `read_source_table`.
+        """
         columns = {"user_col": self.user_col, "item_col": self.item_col, "weight_col": self.weight_col}
         # Without names, columns can only go by position.
         references = {
@@ -184,12 +190,70 @@ class ModelOptions(Options):
         return parse_parameters(self.param)
 
     def make(self) -> Model:
-        """Return the model, not fitted."""
+        """Make the recommender.
+
+        Returns
+        -------
+        Model
+            Not fitted.
+
+        Raises
+        ------
+        InputError
+            If there is no such model or parameter; the message has the closest name.
+        """
         return make_model(self.model, self.parameters)
 
     def cap_rank(self, model: Model, interactions: Interactions) -> Model:
-        """Return the model with a rank that suits the data, unless the rank is among the options."""
+        """Limit the rank of a model to one that suits the data.
+
+        Parameters
+        ----------
+        model : Model
+            From `make`.
+        interactions : Interactions
+            The data: the rank is at most a quarter of the smaller number of users and items.
+
+        Returns
+        -------
+        Model
+            The model itself if `--param` sets the rank.
+        """
         return cap_rank(model, interactions.matrix.shape, self.parameters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedModel(Options):
+    """A model on disk."""
+
+    model: Path = field(metadata={"positional": True})
+    """Folder that prorec train, or save, wrote."""
+
+
+def load_denoiser(folder: Path) -> ProRec:
+    """Load a denoiser from a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder that `prorec train --denoise` wrote.
+
+    Returns
+    -------
+    ProRec
+
+    Raises
+    ------
+    InputError
+        If there is no model in the folder, or one without a denoiser.
+    """
+    denoiser = load(folder)
+    if not isinstance(denoiser, ProRec):
+        raise InputError(
+            f"{folder}: a denoiser is needed, and this is {type(denoiser).__name__} without one; train it with "
+            "prorec train --denoise (and --noise-method cross-fit, for scoring)"
+        )
+    return denoiser
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.cli.console import print_plain
 from prorec.data.formats import detect_format
+from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.report.page import check_report_path
 
@@ -118,17 +119,15 @@ def check_writable(folder: Path) -> None:
 
 
 def _check_new(path: Path, *, force: bool) -> None:
+    """Refuse a file that exists, or whose folder is not writable."""
     if path.exists() and not force:
         raise InputError("this file exists already; pass --force to replace it")
     check_writable(path.parent)
 
 
-def is_parquet(out: str, format: str | None) -> bool:
-    """Return whether the output is a parquet file or stream."""
-    return format == "parquet" if out == "-" else detect_format(Path(out))[0] == "parquet"
-
-
-def write_rows(table: pa.Table, out: str, format: str | None, work: Path | None = None) -> None:
+def write_rows(
+    table: pa.Table, out: str, format: str | None, source: SourceTable | None = None, work: Path | None = None
+) -> None:
     """Write a table, whole or not at all.
 
     Parameters
@@ -139,14 +138,18 @@ def write_rows(table: pa.Table, out: str, format: str | None, work: Path | None 
         The file, or "-" for standard output.
     format : str or None
         Format of standard output; csv by default.
+    source : SourceTable, optional
+        Log that the table was made from: in parquet, columns of text that are plain numbers become numbers.
     work : Path, optional
         Folder for the unfinished file, so that a killed run leaves no other trace.
     """
+    path = Path(f"-.{format or 'csv'}" if out == "-" else out)
+    if source is not None and detect_format(path)[0] == "parquet":
+        table = source.infer_types(table)
     if out == "-":
-        write_table(table, sys.stdout.buffer, f"-.{format or 'csv'}")
+        write_table(table, sys.stdout.buffer, path.name)
         sys.stdout.buffer.flush()
         return
-    path = Path(out)
     with prefix_errors(path), atomic_write(path, work) as temporary, temporary.open("wb") as file:
         write_table(table, file, path.name)
 
@@ -165,7 +168,13 @@ class WorkDirectory:
         self.path = Path(out).parent / f".{Path(out).name}.prorec"
 
     def has_state(self) -> bool:
-        """Return whether an interrupted run can be continued."""
+        """Find out whether an interrupted run can be continued.
+
+        Returns
+        -------
+        bool
+            True if the folder has the checkpoint of a round or of a fit.
+        """
         return any(self.path.glob("round.npz")) or any(self.path.glob("fit-*"))
 
     @contextmanager

@@ -7,14 +7,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from prorec._core.errors import InputError
 from prorec.cli.command import FieldsOf, as_command, refuse
 from prorec.cli.denoise_summary import describe_flags
-from prorec.cli.options import AlgorithmSettings, ConsoleOptions, ForceOptions, ItemOptions, LogOptions, ModelOptions
+from prorec.cli.options import (
+    AlgorithmSettings,
+    ConsoleOptions,
+    ForceOptions,
+    ItemOptions,
+    LogOptions,
+    ModelOptions,
+    load_denoiser,
+)
 from prorec.cli.output_files import check_report
 from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
-from prorec.models.model import load
 from prorec.report.page import write_report
 
 _DEFAULTS: dict[str, Any] = {"noise_method": "cross-fit"}
@@ -67,6 +73,11 @@ def report(
         The recommender inside the denoiser.
     source : ReportSource
         The log or the denoiser.
+
+    Raises
+    ------
+    InputError
+        If the page cannot be written, or an option or the log is refused.
     """
     started = time.perf_counter()
     check_report(output.out, force=output.force)
@@ -74,7 +85,9 @@ def report(
         if source.log != "-" and Path(source.log).is_dir():
             given = [*model.given, *noise, *algorithm, *source.given, *items.given]
             refuse([name for name in given if name != "items"], "for a denoiser that is fitted already")
-            denoiser = _load_denoiser(Path(source.log), items.items)
+            denoiser = load_denoiser(Path(source.log))
+            if items.items is not None:
+                denoiser.interactions_ = add_item_info(denoiser.interactions_, items.items)
             write_report(denoiser, output.out, progress=progress)
         else:
             denoiser = ProRec(model.make(), **_DEFAULTS | noise, **algorithm)
@@ -93,13 +106,3 @@ def report(
         "out": str(output.out),
     }
     console.print_result(result, f"{describe_flags(result)}\nThe report is in {output.out}.")
-
-
-def _load_denoiser(folder: Path, items: Path | None) -> ProRec:
-    """Load a denoiser, and add the names and categories of its items."""
-    denoiser = load(folder)
-    if not isinstance(denoiser, ProRec):
-        raise InputError(f"{folder}: this model has no denoiser; train it with prorec train --denoise")
-    if items is not None:
-        denoiser.interactions_ = add_item_info(denoiser.interactions_, items)
-    return denoiser

@@ -12,34 +12,31 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
-from prorec.cli.command import Options, as_command
-from prorec.cli.options import ConsoleOptions, LogOptions, TableOutput
-from prorec.cli.output_files import check_output, is_parquet, write_rows
-from prorec.denoise import ProRec
-from prorec.models.model import load
+from prorec.cli.command import as_command
+from prorec.cli.options import ConsoleOptions, LogOptions, SavedModel, TableOutput, load_denoiser
+from prorec.cli.output_files import check_output, write_rows
 from prorec.noise.later_interactions import score_later
 from prorec.noise.posterior import basis_names
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedModel(Options):
-    """A model on disk."""
+class SavedDenoiser(SavedModel):
+    """A denoiser on disk, with its noise finder."""
 
     model: Path = field(metadata={"positional": True})
     """Folder that prorec train --denoise --noise-method cross-fit wrote."""
 
 
 @as_command
-def score(saved: SavedModel, output: TableOutput, console: ConsoleOptions, log: LogOptions) -> None:
+def score(saved: SavedDenoiser, output: TableOutput, console: ConsoleOptions, log: LogOptions) -> None:
     """Find the noise probability of new interactions with a trained denoiser.
 
     Writes every row of the log, in its order, with two more columns: noise_probability and basis.
 
     Parameters
     ----------
-    saved : SavedModel
+    saved : SavedDenoiser
         The denoiser.
     output : TableOutput
         The file to write.
@@ -47,15 +44,15 @@ def score(saved: SavedModel, output: TableOutput, console: ConsoleOptions, log: 
         Output on the console.
     log : LogOptions
         The new interactions.
+
+    Raises
+    ------
+    InputError
+        If the model has no noise finder, or the log or the output is refused.
     """
     started = time.perf_counter()
     check_output(output.out, force=output.force)
-    denoiser = load(saved.model)
-    if not isinstance(denoiser, ProRec):
-        raise InputError(
-            f"{saved.model}: this is a {type(denoiser).__name__} without a denoiser; train one that can score with "
-            "prorec train --denoise --noise-method cross-fit"
-        )
+    denoiser = load_denoiser(saved.model)
     with prefix_errors(saved.model):
         finder = denoiser.finder_
     with console.progress() as progress:
@@ -64,8 +61,7 @@ def score(saved: SavedModel, output: TableOutput, console: ConsoleOptions, log: 
     # An unknown probability becomes an empty cell and not the text "nan".
     values = pa.array(probability, mask=np.isnan(probability))
     table = source.with_columns({"noise_probability": values, "basis": basis_names(basis)})
-    table = source.infer_types(table) if is_parquet(output.out, log.format) else table
-    write_rows(table, output.out, log.format)
+    write_rows(table, output.out, log.format, source)
     of_rows = probability[source.positions]
     result = {
         "rows": table.num_rows,

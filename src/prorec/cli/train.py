@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from prorec._core.checks import check_int
 from prorec._core.errors import InputError
-from prorec.cli.command import Options, as_command, refuse
+from prorec.cli.command import as_command, refuse
 from prorec.cli.options import (
     AlgorithmSettings,
     ConsoleOptions,
@@ -20,6 +20,7 @@ from prorec.cli.options import (
     LogOptions,
     ModelOptions,
     NoiseSettings,
+    SavedModel,
     TableOutput,
 )
 from prorec.cli.output_files import check_model_folder, check_output, write_rows
@@ -61,6 +62,11 @@ def train(
         The recommender.
     log : LogOptions
         The interactions.
+
+    Raises
+    ------
+    InputError
+        If the folder cannot be written, or an option or the log is refused.
     """
     started = time.perf_counter()
     recommender: Model | ProRec = model.make()
@@ -107,11 +113,9 @@ def _describe(recommender: Model | ProRec, source: SourceTable, out: Path) -> st
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecommendOptions(Options):
+class RecommendOptions(SavedModel):
     """A model on disk, and the users to recommend to."""
 
-    model: Path = field(metadata={"positional": True})
-    """Folder that prorec train, or save, wrote."""
     k: int = field(default=10, metadata={"short": "-k"})
     """Number of items for each user."""
     user: tuple[str, ...] = field(default=(), metadata={"short": "-u"})
@@ -140,6 +144,11 @@ def recommend(options: RecommendOptions, output: RecommendOutput, console: Conso
         The file to write.
     console : ConsoleOptions
         Output on the console.
+
+    Raises
+    ------
+    InputError
+        If a user is not in the model, or k is larger than the number of items.
     """
     check_output(output.out, force=output.force)
     recommender = load(options.model)
