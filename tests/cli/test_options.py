@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pyarrow.csv as pacsv
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -14,7 +15,9 @@ from typer.testing import CliRunner
 import prorec
 from prorec import InputError, ProRec
 from prorec._core.parameters import parameters_of
+from prorec.cli import app
 from prorec.cli.command import FieldsOf, Options, as_command, name_options, refuse
+from prorec.interactions import ids, interactions
 from tests.cli.shell import run
 
 
@@ -144,3 +147,30 @@ def test_fields_of_options_have_help() -> None:
         classes += cls.__subclasses__()
         if cls is not Options and cls.__module__.startswith("prorec."):
             assert {each.name for each in parameters_of(cls) if each.help} == {each.name for each in fields(cls)}
+
+
+def test_denoise_parses_its_log_once_and_encodes_its_ids_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [f"{row % 400},{row * 7 % 311},some text that fills the line {row}\n" for row in range(40_000)]
+    (tmp_path / "clicks.csv").write_text("user,item,note\n" + "".join(rows))
+    parsed: list[int] = []
+    encoded: list[str] = []
+
+    def read_csv(*arguments: Any) -> Any:
+        table = original_read(*arguments)
+        parsed.append(table.num_rows)
+        return table
+
+    def encode_ids(column: Any, role: str) -> Any:
+        encoded.append(role)
+        return original_encode(column, role)
+
+    original_read, original_encode = pacsv.read_csv, ids.encode_ids
+    monkeypatch.setattr(pacsv, "read_csv", read_csv)
+    monkeypatch.setattr(interactions, "encode_ids", encode_ids)
+    words = ["denoise", str(tmp_path / "clicks.csv"), "--out", str(tmp_path / "out.csv"), "-p", "rank=4", "--quiet"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 40_001
+    # The first megabyte is parsed before, to recognise columns and types.
+    assert [number for number in parsed if number == 40_000] == [40_000], parsed
+    assert sorted(encoded) == ["item", "user"]

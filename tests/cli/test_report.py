@@ -105,7 +105,7 @@ def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
         (("--out", "report.pdf"), "a name that ends in .html"),
         (("--out", "nowhere/report.html"), "the folder nowhere does not exist"),
         (("--out", "report.html", "--items", "missing.csv"), "missing.csv: there is no such file"),
-        (("--out", "report.html", "--items", "clicks.csv"), "no column says anything about items"),
+        (("--out", "report.html", "--items", "clicks.csv"), "clicks.csv: no column has names"),
         (("--out", "report.html", "--timestamp-col", "when"), "no column is called 'when' (--timestamp-col)"),
         (("--out", "report.html", "--noise-method", "guess"), "--noise-method must be"),
         (("--out", "report.html", "--model", "nope"), "nope"),
