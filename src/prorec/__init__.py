@@ -24,7 +24,7 @@ from prorec.evaluation import compare, detection_metrics, evaluate, ranking_metr
 from prorec.evaluation.tuning import tune
 from prorec.interactions import Interactions
 from prorec.models import Recommendations, load
-from prorec.noise import NoiseFinder
+from prorec.noise import NoiseFinder, NoiseRateEstimate
 from prorec.transport.factors import Factors
 
 __version__ = "0.1.0"
@@ -42,6 +42,7 @@ __all__ = [
     "MemoryLimitError",
     "MissingExtraError",
     "NoiseFinder",
+    "NoiseRateEstimate",
     "NoisyInteractions",
     "NotFittedError",
     "ProRec",

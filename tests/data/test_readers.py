@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from prorec import DataWarning, InputError, Interactions, read_interactions
+from prorec import DataWarning, InputError, Interactions, ProRec, make_cinema, read_interactions
 from prorec.data import text_file
+from prorec.models import WRMF
 
 LOG = "user,item,rating,timestamp\nbob,7,4.5,100\nann,7,3,90\nbob,9,1,80\n"
 
@@ -192,6 +193,21 @@ def test_duplicates_are_counted(tmp_path: Path) -> None:
     huge = written(tmp_path, "huge.csv", "user,item,weight\n1,1,3e38\n1,1,3e38\n")
     with pytest.warns(DataWarning), pytest.raises(InputError, match=r"huge\.csv: the weight at position 0 is inf"):
         read_interactions(huge, duplicates="sum")
+
+
+def test_a_log_with_repeated_clicks_works_by_default_from_file_to_recommendation(tmp_path: Path) -> None:
+    log = make_cinema(120, 60, seed=3).interactions.to_table()
+    repeated = pa.concat_tables([log, log.slice(0, 500), log.slice(0, 200)]).select(["user", "item"])
+    pq.write_table(repeated, tmp_path / "log.parquet")
+    clicks = read_interactions(tmp_path / "log.parquet")
+    assert len(clicks) == log.num_rows
+    assert clicks.matrix.data.max() == 1, "a repeated click counts once"
+    assert clicks.equals(Interactions.from_table(repeated))
+    model = WRMF(rank=4, sweeps=2).fit(clicks)
+    denoiser = ProRec(WRMF(rank=4, sweeps=2)).fit(clicks)
+    for recommender in (model, denoiser):
+        assert recommender.recommend(clicks.users[:5], k=3).item_positions.shape == (5, 3)
+    assert denoiser.weights_.nnz == len(clicks)
 
 
 @pytest.mark.parametrize(
