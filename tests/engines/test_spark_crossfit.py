@@ -154,7 +154,7 @@ def test_same_probabilities_as_on_one_machine_if_executors_are_killed(
     FromSpark.turn.clear()
     monkeypatch.setattr("prorec.noise.finder.assign_folds", lambda *_: folds.astype(np.int16))
     monkeypatch.setattr(
-        "prorec.noise.finder.sample_negatives",
+        "prorec.noise.cross_fitting.sample_negatives",
         lambda *_: (negatives.astype(np.int32), np.ones(len(negatives), dtype=bool)),
     )
     finder = NoiseFinder([FromSpark(work, number, log.matrix.shape) for number in range(2)], folds=FOLDS)

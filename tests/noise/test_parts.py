@@ -21,7 +21,7 @@ from prorec.noise.noise_rate import (
 )
 from prorec.noise.pair_features import rank_within_groups
 from prorec.noise.plan_ranks import Pairs, Transport, rank_in_plan
-from prorec.noise.posterior import fit_calibration
+from prorec.noise.posterior import calibrate, fit_calibration
 from prorec.noise.storey_estimator import StoreyEstimate, choose_noise_rate, estimate_by_lower_half
 from prorec.transport import Marginals, relaxed
 
@@ -212,7 +212,7 @@ def test_calibration_rises_and_agrees_with_the_truth() -> None:
     is_noise = rng.random(40_000) < 1 / (1 + np.exp(-log_odds))
     calibration = fit_calibration(log_odds, log_odds[is_noise], np.ones(is_noise.sum()))
     queries = np.linspace(-2, 2, 200)
-    probability = calibration.predict(queries)
+    probability = calibrate(queries, calibration)
     assert (np.diff(probability) > 0).all(), "no two are equal"
     np.testing.assert_allclose(probability, 1 / (1 + np.exp(-queries)), atol=0.05)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.errors import InputError
 from prorec._core.progress import Progress
-from prorec.models.model import Model
+from prorec.interactions import Interactions
+from prorec.models import Model
 from prorec.noise.pair_features import PairScores
 from prorec.noise.plan_ranks import Pairs, Transport, rank_in_plan
 
@@ -23,12 +25,56 @@ NO_NEGATIVES = "every user has an interaction with every item, so no negatives c
 """Message of the error that is raised if there is no unobserved pair."""
 
 
+class SampledPairs(NamedTuple):
+    """All clicks, followed by negatives; each negative has the user and the fold of one click."""
+
+    pairs: Pairs
+    """Users and items."""
+    clicks: NDArray[np.int64]
+    """Position of the click that each pair is, or that it was sampled for."""
+    training: NDArray[np.int64]
+    """Positions of the pairs that the classifier learns from."""
+
+
+def sample_pairs(interactions: Interactions, rng: np.random.Generator) -> SampledPairs:
+    """Sample negatives for the clicks that the classifier learns from.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        All clicks.
+    rng : numpy.random.Generator
+        Generator for the training clicks, if there are many, and for the negatives.
+
+    Returns
+    -------
+    SampledPairs
+
+    Raises
+    ------
+    InputError
+        If every user has an interaction with every item.
+    """
+    n = len(interactions)
+    training = np.arange(n)
+    if n > MAX_TRAINING_CLICKS:
+        training = np.sort(rng.choice(n, MAX_TRAINING_CLICKS, replace=False))
+    sampled_for = np.repeat(training, NEGATIVES_PER_CLICK)
+    users = interactions.user_codes[sampled_for]
+    negatives, exists = sample_negatives(interactions.matrix, users, rng.random(len(users)))
+    if not exists.any():
+        raise InputError(NO_NEGATIVES)
+    clicks = np.append(np.arange(n), sampled_for[exists])
+    items = np.append(interactions.item_codes, negatives[exists])
+    pairs = Pairs(interactions.user_codes[clicks].astype(np.int32), items.astype(np.int32))
+    return SampledPairs(pairs, clicks, np.append(training, np.arange(n, len(clicks))))
+
+
 def cross_fit(
     models: Sequence[Model],
     matrix: csr_array,
-    click_folds: NDArray[np.int16],
-    pairs: Pairs,
-    pair_folds: NDArray[np.int16],
+    folds: NDArray[np.int16],
+    sample: SampledPairs,
     transport: Transport,
     memory: float,
     progress: Progress,
@@ -40,13 +86,11 @@ def cross_fit(
     models : sequence of Model
         Base models. Copies of them are fitted.
     matrix : csr_array, users × items
-        Weights of the interactions.
-    click_folds : array of int
-        Fold of each interaction, in the order of `matrix.data`.
-    pairs : Pairs
-        Interactions and negatives to score.
-    pair_folds : array of int
-        Fold of each pair.
+        Weights of the clicks.
+    folds : array of int
+        Fold of each click, in the order of `matrix.data`.
+    sample : SampledPairs
+        Clicks and negatives to score.
     transport : {"relaxed-users", "relaxed", "sinkhorn"}
         See `rank_in_plan`.
     memory : float
@@ -58,20 +102,19 @@ def cross_fit(
     -------
     PairScores
     """
-    n_folds = int(click_folds.max()) + 1
-    scores = PairScores.allocate(len(models), len(pairs.users))
-    task, total = "cross-fitting base models", n_folds * len(models)
+    n_folds, task = int(folds.max()) + 1, "cross-fitting base models"
+    scores = PairScores.allocate(len(models), len(sample.clicks))
     for fold in range(n_folds):
-        train = drop_entries(matrix, click_folds == fold)
-        positions = np.flatnonzero(pair_folds == fold)
-        part = pairs.at(positions)
+        train = drop_entries(matrix, folds == fold)
+        positions = np.flatnonzero(folds[sample.clicks] == fold)
+        part = sample.pairs.at(positions)
         scores.popularity[positions] = np.bincount(train.indices, minlength=matrix.shape[1])[part.items]
         scores.is_cold[positions] = has_no_weight(train)[part.users]
         for index, model in enumerate(models):
-            progress(task, fold * len(models) + index, total)
+            progress(task, fold * len(models) + index, n_folds * len(models))
             ranks = rank_in_plan(copy_unfitted(model).fit(train).scores_, matrix, part, train, transport, memory)
             scores.plan_values[index, positions], scores.percentile_ranks[index, positions] = ranks
-    progress(task, total, total)
+    progress(task, n_folds * len(models), n_folds * len(models))
     return scores
 
 

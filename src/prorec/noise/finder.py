@@ -12,34 +12,21 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.checks import check_choice, check_float, check_int
-from prorec._core.errors import DamagedFileError, InputError
+from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
 from prorec._core.progress import Progress, check_progress
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
-from prorec.interactions.ids import take_ids
 from prorec.interactions.tables import FrameType, to_frame
+from prorec.models import NCE, SVD, WRMF, Model, wrap
 from prorec.models.factory import cap_rank
-from prorec.models.model import Model, as_interactions, restore_model
-from prorec.models.nce import NCE
-from prorec.models.storage import Arrays
-from prorec.models.svd import SVD
-from prorec.models.wrap import wrap
-from prorec.models.wrmf import WRMF
-from prorec.noise.cross_fitting import (
-    MAX_TRAINING_CLICKS,
-    NEGATIVES_PER_CLICK,
-    NO_NEGATIVES,
-    assign_folds,
-    copy_unfitted,
-    cross_fit,
-    sample_negatives,
-)
+from prorec.models.model import as_interactions
+from prorec.noise.cross_fitting import assign_folds, copy_unfitted, cross_fit, sample_pairs
 from prorec.noise.flagging import flag_interactions
 from prorec.noise.later_interactions import score_later
-from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
-from prorec.noise.plan_ranks import Pairs, Transport
-from prorec.noise.posterior import NoisePosterior, basis_codes, basis_names, fit_posterior
+from prorec.noise.pair_features import ReferenceClicks
+from prorec.noise.plan_ranks import Transport
+from prorec.noise.posterior import basis_codes, basis_names, fit_posterior
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
 DEFAULT_BASE_MODELS: tuple[Model, ...] = (
@@ -124,31 +111,23 @@ class NoiseFinder(Estimator):
         report: Progress = progress or (lambda *_: None)
         models = self._check_models(interactions)
         rng = make_generator(self.seed)
-        matrix, n = interactions.matrix, len(interactions)
-        click_folds = assign_folds(matrix, self.folds, rng)
-        training_clicks = np.arange(n)
-        if n > MAX_TRAINING_CLICKS:
-            training_clicks = np.sort(rng.choice(n, MAX_TRAINING_CLICKS, replace=False))
-        # Each negative belongs to a click: it has the same user and the same fold.
-        sampled_for = np.repeat(training_clicks, NEGATIVES_PER_CLICK)
-        negatives, exists = sample_negatives(matrix, interactions.user_codes[sampled_for], rng.random(len(sampled_for)))
-        if not exists.any():
-            raise InputError(NO_NEGATIVES)
-        click_of_pair = np.append(np.arange(n), sampled_for[exists])
-        pairs = Pairs(
-            interactions.user_codes[click_of_pair].astype(np.int32),
-            np.append(interactions.item_codes, negatives[exists]).astype(np.int32),
-        )
-        scores = cross_fit(
-            models, matrix, click_folds, pairs, click_folds[click_of_pair], self.transport, self.memory, report
-        )
-        self.reference_clicks_ = ReferenceClicks(matrix, scores.mean_percentile_rank[:n], scores.popularity[:n])
-        features = _make_features(scores, self.reference_clicks_, pairs, click_of_pair, interactions.activity)
-        training = np.append(training_clicks, np.arange(n, len(click_of_pair)))
-        activity = interactions.activity.astype(np.float64)
-        posterior = fit_posterior(features.at(training), pairs.users[training], training < n, activity, rng)
-        probability = posterior.predict(features.at(slice(n)))
-        self._store(interactions, posterior, probability, basis_codes(scores.is_cold[:n]))
+        folds = assign_folds(interactions.matrix, self.folds, rng)
+        sample = sample_pairs(interactions, rng)
+        scores = cross_fit(models, interactions.matrix, folds, sample, self.transport, self.memory, report)
+        n, activity = len(interactions), interactions.activity
+        clicks = ReferenceClicks(interactions.matrix, scores.mean_percentile_rank[:n], scores.popularity[:n])
+        user_ranks = clicks.rank_among_user_clicks(scores, sample.pairs, sample.clicks)
+        user_activity = activity.astype(np.float32)[sample.pairs.users]
+        is_click = np.arange(len(user_activity)) < n
+        activity_rank = clicks.rank_among_item_users(sample.pairs, user_activity, is_click)
+        features = scores.to_features(user_ranks, activity_rank)
+        training = sample.training
+        users = sample.pairs.users[training]
+        posterior = fit_posterior(features.at(training), users, training < n, activity.astype(np.float64), rng)
+        self.interactions_, self.reference_clicks_, self.posterior_ = interactions, clicks, posterior
+        self.percentile_rank_, self.noise_rate_ = clicks.percentile_rank, posterior.noise_rate
+        self.noise_probability_ = posterior.predict(features.at(slice(n)))
+        self.basis_ = basis_codes(scores.is_cold[:n])
         self.base_models_ = []
         for index, model in enumerate(models):
             report("fitting the final base models", index, len(models))
@@ -199,15 +178,13 @@ class NoiseFinder(Estimator):
             With the columns user, item, noise_probability, percentile_rank and basis.
         """
         self._check_fitted()
+        columns = {
+            "noise_probability": pa.array(self.noise_probability_),
+            "percentile_rank": pa.array(self.percentile_rank_),
+            "basis": basis_names(self.basis_),
+        }
         order = np.argsort(-self.noise_probability_, kind="stable")
-        return _to_table(
-            self.interactions_,
-            order,
-            frame,
-            noise_probability=self.noise_probability_[order],
-            percentile_rank=self.percentile_rank_[order],
-            basis=basis_names(self.basis_[order]),
-        )
+        return to_frame(_make_table(self.interactions_, columns).take(order), frame)
 
     def score(self, interactions: Interactions, frame: FrameType = "pyarrow") -> Any:
         """Return the noise probability of interactions that arrive after the fit.
@@ -236,13 +213,9 @@ class NoiseFinder(Estimator):
         """
         self._check_fitted()
         probability, basis = score_later(self, interactions)
-        return _to_table(
-            interactions,
-            slice(None),
-            frame,
-            noise_probability=pa.array(probability, mask=np.isnan(probability)),
-            basis=basis_names(basis),
-        )
+        known_probability = pa.array(probability, mask=np.isnan(probability))
+        columns = {"noise_probability": known_probability, "basis": basis_names(basis)}
+        return to_frame(_make_table(interactions, columns), frame)
 
     def check_settings(self) -> None:
         """Raise InputError unless the parameters are valid, whatever the interactions are."""
@@ -282,113 +255,13 @@ class NoiseFinder(Estimator):
             model.check_parameters(interactions.matrix.shape)
         return models
 
-    def _store(
-        self,
-        interactions: Interactions,
-        posterior: NoisePosterior,
-        noise_probability: NDArray[np.float32],
-        basis: NDArray[np.int8],
-    ) -> None:
-        """Store the results of a fit; `reference_clicks_` must be set."""
-        self.interactions_, self.posterior_ = interactions, posterior
-        self.noise_probability_, self.basis_ = noise_probability, basis
-        self.percentile_rank_ = self.reference_clicks_.percentile_rank
-        self.noise_rate_ = posterior.noise_rate
-
     def _summary(self) -> dict[str, str]:
         fitted = self.interactions_
         size = f"{fitted.n_users:,} users × {fitted.n_items:,} items, {len(fitted):,} interactions"
         return {"learned from": size, "noise rate": str(self.noise_rate_)}
 
-    # ── saving ──────────────────────────────────────────────────────────────────────────────────────
 
-    def describe(self) -> dict[str, Any]:
-        """Return the parameters in a form that JSON can hold; `restore` reads it."""
-        self._check_fitted()
-        described = [model.describe() for model in self.base_models_]
-        is_default = self.base_models is None
-        return self.get_params(deep=False) | {"base_models": described, "default": is_default}
-
-    @property
-    def arrays_(self) -> Arrays:
-        """All arrays of a fitted finder, by name; `restore` reads them."""
-        self._check_fitted()
-        arrays: Arrays = {
-            "noise_probability": self.noise_probability_,
-            "percentile_rank": self.percentile_rank_,
-            "popularity": self.reference_clicks_.popularity,
-            "basis": self.basis_,
-        }
-        arrays |= self.posterior_.to_arrays()
-        for index, model in enumerate(self.base_models_):
-            arrays |= {f"{index}.{name}": array for name, array in model.arrays_.items()}
-        return arrays
-
-    @classmethod
-    def restore(cls, parameters: dict[str, Any], arrays: Arrays, interactions: Interactions) -> Self:
-        """Return a fitted finder from saved parameters and arrays.
-
-        Parameters
-        ----------
-        parameters : dict
-            Result of `describe`.
-        arrays : dict of arrays
-            The finder's `arrays_`.
-        interactions : Interactions
-            Interactions that the finder was fitted to.
-
-        Returns
-        -------
-        NoiseFinder
-
-        Raises
-        ------
-        InputError
-            If an array has a wrong shape, or a number is not finite.
-        """
-        settings = dict(parameters)
-        is_default, described = settings.pop("default"), settings.pop("base_models")
-        models = []
-        for index, description in enumerate(described):
-            prefix = f"{index}."
-            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            models.append(restore_model(description, own, interactions))
-        finder = cls(None if is_default else [copy_unfitted(model) for model in models], **settings)
-        finder.check_settings()
-        per_click = [arrays[name] for name in ("noise_probability", "percentile_rank", "popularity", "basis")]
-        if any(each.shape != (len(interactions),) for each in per_click):
-            raise DamagedFileError(
-                "the saved noise finder is damaged: an array has a wrong length; fit and save it again"
-            )
-        if not all(np.isfinite(array).all() for array in arrays.values()):
-            raise DamagedFileError("the saved noise finder is damaged: a number is not finite; fit and save it again")
-        probability, percentile_rank, popularity, basis = per_click
-        finder.base_models_ = models
-        finder.reference_clicks_ = ReferenceClicks(interactions.matrix, percentile_rank, popularity)
-        finder._store(interactions, NoisePosterior.from_arrays(arrays), probability, basis)
-        return finder
-
-
-def _make_features(
-    scores: PairScores,
-    reference: ReferenceClicks,
-    pairs: Pairs,
-    click_of_pair: NDArray[np.int64],
-    activity: NDArray[np.integer],
-) -> PairFeatures:
-    """Return the features of all clicks, followed by those of the negatives."""
-    user_activity = activity.astype(np.float32)[pairs.users]
-    # A click's own user is one of the item's users, and is not compared with itself.
-    is_click = np.arange(len(user_activity)) < reference.matrix.nnz
-    own_activity = np.where(is_click, user_activity, np.float32(np.nan))
-    activity_rank = reference.rank_among_item_users(pairs, user_activity, own_activity)
-    return scores.to_features(reference.rank_among_user_clicks(scores, pairs, click_of_pair), activity_rank)
-
-
-def _to_table(interactions: Interactions, order: NDArray[np.intp] | slice, frame: FrameType, **columns: Any) -> Any:
-    """Return a table with user and item ids and more columns."""
-    ids = {
-        "user": take_ids(interactions.users, interactions.user_codes[order]),
-        "item": take_ids(interactions.items, interactions.item_codes[order]),
-    }
-    return to_frame(pa.table(ids | columns), frame)
+def _make_table(interactions: Interactions, columns: dict[str, pa.Array]) -> pa.Table:
+    """Return a table of user and item ids and more columns."""
+    ids = interactions.to_table().select(["user", "item"])
+    return pa.table({"user": ids["user"], "item": ids["item"], **columns})

@@ -12,11 +12,12 @@ from scipy.special import expit
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
-from prorec.models.model import Model
+from prorec.models import Model
 from prorec.noise.cross_fitting import assign_folds, drop_entries, has_no_weight
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Pairs, rank_in_plan
 from prorec.noise.posterior import SEEN, UNKNOWN_ITEM, basis_codes
+from prorec.transport.scores import ScoreFunction
 
 if TYPE_CHECKING:
     from prorec.noise.finder import NoiseFinder
@@ -58,9 +59,7 @@ def score_later(finder: NoiseFinder, interactions: Interactions) -> Result:
     items = fitted.item_positions(interactions.items)[interactions.item_codes]
     probability = np.full(len(interactions), np.nan, dtype=np.float32)
     basis = np.full(len(interactions), UNKNOWN_ITEM, dtype=np.int8)
-    positions = np.full(len(interactions), -1)
-    is_known_pair = (users >= 0) & (items >= 0)
-    positions[is_known_pair] = fitted.pair_positions(users[is_known_pair], items[is_known_pair])
+    positions = fitted.pair_positions(users, items)
     is_seen = positions >= 0
     probability[is_seen], basis[is_seen] = finder.noise_probability_[positions[is_seen]], SEEN
     # A user of the fitted log without any weight counts as new.
@@ -78,57 +77,50 @@ def score_later(finder: NoiseFinder, interactions: Interactions) -> Result:
 
 def _score_known_users(finder: NoiseFinder, pairs: Pairs) -> Result:
     """Score pairs of known users by base models of all fitted interactions."""
-    fitted, reference, scores = finder.interactions_, finder.reference_clicks_, _allocate(finder, pairs)
+    fitted, clicks, scores = finder.interactions_, finder.reference_clicks_, _allocate(finder, pairs)
     for index, model in enumerate(finder.base_models_):
         ranks = rank_in_plan(model.scores_, fitted.matrix, pairs, fitted.matrix, finder.transport, finder.memory)
         scores.plan_values[index], scores.percentile_ranks[index] = ranks
-    activity_rank = reference.rank_among_item_users(pairs, fitted.activity.astype(np.float32)[pairs.users])
-    return _predict(finder, scores.to_features(reference.rank_among_user_clicks(scores, pairs), activity_rank))
+    activity_rank = clicks.rank_among_item_users(pairs, fitted.activity.astype(np.float32)[pairs.users])
+    return _predict(finder, scores.to_features(clicks.rank_among_user_clicks(scores, pairs), activity_rank))
 
 
 def _score_new_users(finder: NoiseFinder, pairs: Pairs) -> Result:
     """Score each pair of new users by folding in the user's other pairs."""
     _, rows = np.unique(pairs.users, return_inverse=True)
     order = np.lexsort((pairs.items, rows))
-    ordered = Pairs(rows[order].astype(np.int32), pairs.items[order])
+    pairs = Pairs(rows[order].astype(np.int32), pairs.items[order])
     shape = int(rows.max()) + 1, finder.interactions_.n_items
-    matrix = csr_array((np.ones(len(order), dtype=np.float32), (ordered.users, ordered.items)), shape=shape)
+    matrix = csr_array((np.ones(len(order), dtype=np.float32), (pairs.users, pairs.items)), shape=shape)
     folds = assign_folds(matrix, finder.folds, make_generator(finder.seed))
-    scores = _allocate(finder, ordered)
-    for fold in np.unique(folds):
-        _fold_in(finder, scores, np.flatnonzero(folds == fold), ordered, matrix, drop_entries(matrix, folds == fold))
+    scores = _allocate(finder, pairs)
+    # A plan with the items' marginal has no row for new users, and a third-party model may not score them.
+    can_fold_in = finder.transport == "relaxed-users" and all(model.supports_fold_in for model in finder.base_models_)
+    scores.is_cold[:] = not can_fold_in
+    for fold in np.unique(folds) if can_fold_in else ():
+        train, positions = drop_entries(matrix, folds == fold), np.flatnonzero(folds == fold)
+        part = pairs.at(positions)
+        scores.is_cold[positions] = has_no_weight(train)[part.users]
+        for index, model in enumerate(finder.base_models_):
+            ranks = rank_in_plan(_fold_in(model, train), matrix, part, train, finder.transport, finder.memory)
+            scores.plan_values[index, positions], scores.percentile_ranks[index, positions] = ranks
     own_clicks = ReferenceClicks(matrix, scores.mean_percentile_rank, scores.popularity)
-    user_ranks = own_clicks.rank_among_user_clicks(scores, ordered, np.arange(len(order)))
-    activity = np.diff(matrix.indptr).astype(np.float32)[ordered.users]
-    activity_rank = finder.reference_clicks_.rank_among_item_users(ordered, activity)
+    user_ranks = own_clicks.rank_among_user_clicks(scores, pairs, np.arange(len(order)))
+    activity = np.diff(matrix.indptr).astype(np.float32)[pairs.users]
+    activity_rank = finder.reference_clicks_.rank_among_item_users(pairs, activity)
     probability, basis = _predict(finder, scores.to_features(user_ranks, activity_rank))
     positions = np.argsort(order)
     return probability[positions], basis[positions]
 
 
-def _fold_in(
-    finder: NoiseFinder,
-    scores: PairScores,
-    positions: NDArray[np.intp],
-    pairs: Pairs,
-    matrix: csr_array,
-    train: csr_array,
-) -> None:
-    """Write the scores of some pairs of new users, whose other pairs are in `train`."""
-    part = pairs.at(positions)
-    scores.is_cold[positions] = has_no_weight(train)[part.users]
-    # A plan with the items' marginal has no row for new users, and a third-party model may not score them.
-    if finder.transport != "relaxed-users" or not all(model.supports_fold_in for model in finder.base_models_):
-        scores.is_cold[positions] = True
-        return
-    for index, model in enumerate(finder.base_models_):
+def _fold_in(model: Model, train: csr_array) -> ScoreFunction:
+    """Return a function that scores new users, given by their rows of weights."""
 
-        def score(rows: NDArray[np.intp], model: Model = model) -> NDArray[np.float32]:
-            scores = model.score_new_users(train[rows])
-            return np.asarray(expit(scores)) if model.link == "sigmoid" else scores  # `scores_` applies the link, too
+    def score(rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        scores = model.score_new_users(train[rows])
+        return np.asarray(expit(scores)) if model.link == "sigmoid" else scores  # `scores_` applies the link, too
 
-        ranks = rank_in_plan(score, matrix, part, train, finder.transport, finder.memory)
-        scores.plan_values[index, positions], scores.percentile_ranks[index, positions] = ranks
+    return score
 
 
 def _allocate(finder: NoiseFinder, pairs: Pairs) -> PairScores:

@@ -160,30 +160,24 @@ def poisson_interval(rate: float, exposure: float) -> NoiseRateEstimate:
     return NoiseRateEstimate(rate, min(low, rate), float(gammaincinv(count + 1, 0.975)) / exposure)
 
 
-class _Tails(NamedTuple):
-    cell: NDArray[np.int64]
-    """Cell of each pair that is in a tail; −1 for all other pairs."""
-    n_cells: int
-
-
-def _assign_tails(pairs: LabeledPairs, activity: Vector) -> _Tails:
-    """Divide pairs into cells, and find the tail of each cell with enough negatives."""
+def _assign_tails(pairs: LabeledPairs, activity: Vector) -> NDArray[np.int64]:
+    """Return the number of the tail that each pair is in, or −1; cells with few negatives have no tail."""
     n_negatives = int((~pairs.is_click).sum())
     max_cells = max(1, min(_POPULARITY_GROUPS * _ACTIVITY_GROUPS, n_negatives // (3 * _MIN_NEGATIVES)))
     n_activity_groups = _ACTIVITY_GROUPS if max_cells >= 2 * _ACTIVITY_GROUPS else 1
     n_popularity_groups = max(1, max_cells // n_activity_groups)
     user_activity = activity[pairs.users]
-    group = _quantile_groups(pairs.popularity, pairs.popularity[~pairs.is_click], n_popularity_groups)
-    group = group * n_activity_groups
-    group += _quantile_groups(user_activity, user_activity[pairs.is_click], n_activity_groups)
-    cell, n_cells = np.full(len(group), -1), 0
+    group = n_activity_groups * _quantile_groups(
+        pairs.popularity, pairs.popularity[~pairs.is_click], n_popularity_groups
+    ) + _quantile_groups(user_activity, user_activity[pairs.is_click], n_activity_groups)
+    tails, n_tails = np.full(len(group), -1), 0
     for each in np.unique(group):
         inside = group == each
         negatives = pairs.log_ratio[inside & ~pairs.is_click]
         if len(negatives) >= min(_MIN_NEGATIVES, n_negatives):
-            cell[inside & (pairs.log_ratio <= np.quantile(negatives, _TAIL))] = n_cells
-            n_cells += 1
-    return _Tails(cell, n_cells)
+            tails[inside & (pairs.log_ratio <= np.quantile(negatives, _TAIL))] = n_tails
+            n_tails += 1
+    return tails
 
 
 def _quantile_groups(values: Vector, reference: Vector, n_groups: int) -> NDArray[np.int64]:
@@ -193,16 +187,16 @@ def _quantile_groups(values: Vector, reference: Vector, n_groups: int) -> NDArra
     return np.asarray(np.clip(groups, 0, max(len(edges) - 2, 0)), dtype=np.int64)
 
 
-def _count_tails(tails: _Tails, pairs: LabeledPairs, user_weights: Vector) -> tuple[Vector, Vector, Vector]:
+def _count_tails(tails: NDArray[np.int64], pairs: LabeledPairs, user_weights: Vector) -> tuple[Vector, Vector, Vector]:
     """Return clicks, negatives and the mean popularity of the negatives in each tail, with weighted users.
 
     Negatives are counted as if there were as many of them in all as clicks.
     """
-    weights = user_weights[pairs.users]
+    weights, n_tails = user_weights[pairs.users], int(tails.max()) + 1
 
     def count(is_counted: NDArray[np.bool_], values: Vector) -> Vector:
-        chosen = is_counted & (tails.cell >= 0)
-        return np.asarray(np.bincount(tails.cell[chosen], values[chosen], tails.n_cells), dtype=np.float64)
+        chosen = is_counted & (tails >= 0)
+        return np.asarray(np.bincount(tails[chosen], values[chosen], n_tails), dtype=np.float64)
 
     clicks, negatives = count(pairs.is_click, weights), count(~pairs.is_click, weights)
     popularity = count(~pairs.is_click, pairs.popularity * weights) / np.maximum(negatives, 1e-12)
@@ -221,14 +215,13 @@ def _fit_line(clicks: Vector, negatives: Vector, popularity: Vector) -> Vector:
         return np.zeros(2)
     rates, weights = clicks[is_counted] / negatives[is_counted], np.sqrt(negatives[is_counted])
     design = np.column_stack([np.ones(len(rates)), popularity[is_counted]])
-    both, loss = _quantile_regression(design, rates, weights)
-    alone = [_quantile_regression(design[:, [column]], rates, weights) for column in (0, 1)]
-    column = 0 if alone[0][1] <= alone[1][1] else 1
-    if alone[column][1] > _MIN_IMPROVEMENT * loss:
-        return both
-    line = np.zeros(2)
-    line[column] = alone[column][0][0]
-    return line
+    uniform, by_popularity, both = (
+        _quantile_regression(design[:, columns], rates, weights) for columns in ([0], [1], [0, 1])
+    )
+    alone = uniform if uniform[1] <= by_popularity[1] else by_popularity
+    if alone[1] > _MIN_IMPROVEMENT * both[1]:
+        return both[0]
+    return np.append(alone[0], 0) if alone is uniform else np.append(0, alone[0])
 
 
 def _quantile_regression(design: Vector, rates: Vector, weights: Vector) -> tuple[Vector, float]:

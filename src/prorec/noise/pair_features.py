@@ -105,18 +105,17 @@ class ReferenceClicks(NamedTuple):
         list of two arrays
             Log-odds of the ranks by popularity and by percentile rank.
         """
-        nothing = np.full(len(pairs.users), np.nan, dtype=np.float32)
+        columns = (self.popularity, scores.popularity), (self.percentile_rank, scores.mean_percentile_rank)
         return [
             rank_within_groups(
-                values, self.matrix.indptr, pairs.users, queries, nothing if excluded is None else values[excluded]
+                values, self.matrix.indptr, pairs.users, queries, None if excluded is None else values[excluded]
             )
-            for values, queries in (
-                (self.popularity, scores.popularity),
-                (self.percentile_rank, scores.mean_percentile_rank),
-            )
+            for values, queries in columns
         ]
 
-    def rank_among_item_users(self, pairs: Pairs, activity: Values, excluded: Values | None = None) -> Column:
+    def rank_among_item_users(
+        self, pairs: Pairs, activity: Values, is_click: NDArray[np.bool_] | bool = False
+    ) -> Column:
         """Rank each pair's user by activity among the item's other users.
 
         Parameters
@@ -125,8 +124,8 @@ class ReferenceClicks(NamedTuple):
             Users and items.
         activity : array
             Activity of each pair's user.
-        excluded : array, optional
-            Activity of one user per pair that the pair is not compared with, or NaN. By default, no user is excluded.
+        is_click : array of bool, default False
+            Whether each pair is one of these clicks, so that its user is not compared with itself.
 
         Returns
         -------
@@ -135,8 +134,7 @@ class ReferenceClicks(NamedTuple):
         """
         by_item = self.matrix.tocsc()
         activities = np.diff(self.matrix.indptr).astype(np.float32)[by_item.indices]
-        if excluded is None:
-            excluded = np.full(len(activity), np.nan, dtype=np.float32)
+        excluded = np.where(is_click, activity, np.float32(np.nan))
         return rank_within_groups(activities, by_item.indptr, pairs.items, activity, excluded)
 
 
@@ -145,7 +143,7 @@ def rank_within_groups(
     indptr: NDArray[np.integer],
     groups: NDArray[np.integer],
     queries: Values,
-    excluded: Values,
+    excluded: Values | None = None,
 ) -> Column:
     """Rank each query value among the values of its group, and return the log-odds of the rank.
 
@@ -159,8 +157,8 @@ def rank_within_groups(
         Group of each query.
     queries : array
         Values to rank.
-    excluded : array
-        One value of the group that the query is not compared with, usually its own; NaN for none.
+    excluded : array, optional
+        One value of the group that the query is not compared with, usually its own, or NaN. By default, there is none.
 
     Returns
     -------
@@ -173,6 +171,7 @@ def rank_within_groups(
     >>> rank_within_groups(values, np.array([0, 3]), np.zeros(3, dtype=np.int32), values, values).round(2)
     array([ 1.61,  0.  , -1.61])
     """
+    excluded = np.full(len(queries), np.nan) if excluded is None else excluded
     # One integer key per value orders by group first, so that a single search serves all groups.
     distinct, codes = np.unique(np.concatenate([values, queries]), return_inverse=True)
     sizes = np.diff(indptr)

@@ -38,8 +38,8 @@ class NoisePosterior:
     """h, the prior, for items of any popularity."""
     noise_rate: NoiseRateEstimate
     """Noise rate of the log."""
-    calibration: Calibration
-    """Curve that makes h·f₀/f agree with the counts."""
+    calibration: Vector
+    """2 × points of a curve from log h·f₀/f to the noise probability, which agrees with the counts."""
 
     def predict(self, features: PairFeatures) -> NDArray[np.float32]:
         """Return the noise probability of each pair.
@@ -53,12 +53,12 @@ class NoisePosterior:
         array
         """
         log_ratio = _log_ratio(self.density_ratio, self.cold_density_ratio, features)
-        return self.calibration.predict(_log_local_fdr(self.noise_rate_line, log_ratio, features.popularity))
+        return calibrate(_log_local_fdr(self.noise_rate_line, log_ratio, features.popularity), self.calibration)
 
     def to_arrays(self) -> Arrays:
         """Return all numbers as arrays by name, for saving; `from_arrays` reads them."""
         arrays: Arrays = {
-            "calibration": np.stack([self.calibration.log_local_fdr, self.calibration.probability]),
+            "calibration": self.calibration,
             "noise_rate": np.array([*self.noise_rate_line, *astuple(self.noise_rate)]),
         }
         for name in _RATIO_NAMES:
@@ -74,7 +74,7 @@ class NoisePosterior:
         )
         numbers = arrays["noise_rate"].tolist()
         line, rate = NoiseRateLine(*numbers[:3]), NoiseRateEstimate(*numbers[3:])
-        return cls(ratio, cold_ratio, line, rate, Calibration(*arrays["calibration"]))
+        return cls(ratio, cold_ratio, line, rate, arrays["calibration"])
 
 
 def fit_posterior(
@@ -118,22 +118,7 @@ def fit_posterior(
     return NoisePosterior(ratio, cold_ratio, line, noise_rate, calibration)
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """A curve from log h·f₀/f to the noise probability; it never falls."""
-
-    log_local_fdr: Vector
-    """Points of the curve."""
-    probability: Vector
-    """Noise probability at each point; linear in between."""
-
-    def predict(self, log_local_fdr: Vector) -> NDArray[np.float32]:
-        """Return the noise probability for values of log h·f₀/f."""
-        curve = np.interp(log_local_fdr, self.log_local_fdr, self.probability)
-        return ((1 - _TIE_BREAK) * curve + _TIE_BREAK * logistic(log_local_fdr)).astype(np.float32)
-
-
-def fit_calibration(clicks: Vector, negatives: Vector, expected_noise: Vector) -> Calibration:
+def fit_calibration(clicks: Vector, negatives: Vector, expected_noise: Vector) -> Vector:
     """Fit the calibration curve by isotonic regression on bins of clicks.
 
     In each bin, the noise probability is the number of noisy clicks that the negatives stand for, over the number of
@@ -148,7 +133,8 @@ def fit_calibration(clicks: Vector, negatives: Vector, expected_noise: Vector) -
 
     Returns
     -------
-    Calibration
+    array, 2 × points
+        log h·f₀/f and the noise probability at each point of the curve, both rising.
     """
     n_bins = int(np.clip(len(clicks) // _CLICKS_PER_BIN, 1, _MAX_BINS))
     edges = np.unique(np.quantile(clicks, np.linspace(0, 1, n_bins + 1)))[1:-1]
@@ -163,7 +149,13 @@ def fit_calibration(clicks: Vector, negatives: Vector, expected_noise: Vector) -
     starts = fitted.blocks[:-1]
     weights = np.add.reduceat(counts[filled], starts)
     middles = np.add.reduceat((centers * counts)[filled], starts) / weights
-    return Calibration(middles, np.clip(fitted.x[starts], 0.0, 1.0))
+    return np.stack([middles, np.clip(fitted.x[starts], 0.0, 1.0)])
+
+
+def calibrate(log_local_fdr: Vector, calibration: Vector) -> NDArray[np.float32]:
+    """Return the noise probability for values of log h·f₀/f, by the curve of `fit_calibration`."""
+    curve = np.interp(log_local_fdr, *calibration)
+    return ((1 - _TIE_BREAK) * curve + _TIE_BREAK * logistic(log_local_fdr)).astype(np.float32)
 
 
 def basis_codes(is_cold: NDArray[np.bool_]) -> NDArray[np.int8]:

@@ -74,8 +74,26 @@ def estimate_by_lower_half(
     log_ratio = np.zeros(len(users))
     for own, others in (halves, halves[::-1]):
         log_ratio[own] = fit_density_ratio(features[others], is_click[others]).log_ratio(features[own])
-    chosen = part < 2
-    return _estimate(log_ratio[chosen], users[chosen], is_click[chosen], n_users, rng)
+    negatives = log_ratio[~is_click & (part < 2)]
+    middle, upper = np.quantile(negatives, [_LOWER, _NEXT])
+    regions = log_ratio <= middle, (log_ratio > middle) & (log_ratio <= upper), np.ones_like(is_click)
+    counts = np.array(
+        [
+            np.bincount(users[region & label & (part < 2)], minlength=n_users)
+            for region in regions
+            for label in (is_click, ~is_click)
+        ]
+    )
+    rate, expected = _rates(counts.sum(axis=1))
+    resampled, _ = _rates(counts @ rng.poisson(1.0, (n_users, _N_RESAMPLES)))
+    counted = poisson_interval(float(rate[0]), float(expected[0]))
+    low, high = np.quantile(resampled[0], [0.025, 0.975])
+    rise, error = rate[1] - rate[0], np.sqrt((rate / expected).sum())
+    return StoreyEstimate(
+        NoiseRateEstimate(counted.estimate, low, high).widen(counted),
+        is_constant=bool(rise - error <= _MAX_RISE),
+        may_be_constant=bool(rise - 2 * error <= _MAX_RISE),
+    )
 
 
 def choose_noise_rate(
@@ -103,30 +121,6 @@ def choose_noise_rate(
         high = max(noise_rate.high, storey.noise_rate.high)
         return line, NoiseRateEstimate(noise_rate.estimate, noise_rate.low, min(high, 1.0))
     return line, noise_rate
-
-
-def _estimate(
-    log_ratio: Vector, users: NDArray[np.int32], is_click: NDArray[np.bool_], n_users: int, rng: np.random.Generator
-) -> StoreyEstimate:
-    middle, upper = np.quantile(log_ratio[~is_click], [_LOWER, _NEXT])
-    is_lower, is_next = log_ratio <= middle, (log_ratio > middle) & (log_ratio <= upper)
-    counts = np.array(
-        [
-            np.bincount(users[region & label], minlength=n_users)
-            for region in (is_lower, is_next, np.ones_like(is_lower))
-            for label in (is_click, ~is_click)
-        ]
-    )
-    rate, expected = _rates(counts.sum(axis=1))
-    resampled, _ = _rates(counts @ rng.poisson(1.0, (n_users, _N_RESAMPLES)))
-    counted = poisson_interval(float(rate[0]), float(expected[0]))
-    low, high = np.quantile(resampled[0], [0.025, 0.975])
-    rise, error = rate[1] - rate[0], np.sqrt((rate / expected).sum())
-    return StoreyEstimate(
-        NoiseRateEstimate(counted.estimate, low, high).widen(counted),
-        is_constant=bool(rise - error <= _MAX_RISE),
-        may_be_constant=bool(rise - 2 * error <= _MAX_RISE),
-    )
 
 
 def _rates(counts: NDArray[np.int64]) -> tuple[Vector, Vector]:
