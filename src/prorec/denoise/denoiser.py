@@ -30,6 +30,7 @@ from prorec.models.recommendations import Recommendations, SimilarItems
 from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
 from prorec.noise.finder import NoiseFinder
+from prorec.noise.finder_state import finder_state, restore_finder
 from prorec.noise.flagging import flag_interactions
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 from prorec.transport.emd import check_emd_size
@@ -431,8 +432,8 @@ class ProRec(DenoiserSettings, Estimator):
         if isinstance(self.noise_method, NoiseFinder):
             parameters["noise_method"] = "finder"
         if self._finder is not None:
-            parameters["finder"] = self._finder.describe()
-            arrays |= {f"noise.{name}": array for name, array in self._finder.arrays_.items()}
+            parameters["finder"], finder_arrays = finder_state(self._finder)
+            arrays |= {f"noise.{name}": array for name, array in finder_arrays.items()}
         write_model(as_path(folder), type(self).__name__, parameters, arrays, self.interactions_)
 
     @classmethod
@@ -470,7 +471,7 @@ class ProRec(DenoiserSettings, Estimator):
             model = restore_model(settings.pop("model"), select_arrays("model", arrays), weighted)
             finder = None
             if "finder" in settings:
-                finder = NoiseFinder.restore(settings.pop("finder"), select_arrays("noise", arrays), interactions)
+                finder = restore_finder(settings.pop("finder"), select_arrays("noise", arrays), interactions)
             if settings.get("noise_method") == "finder":
                 settings["noise_method"] = replace(finder)  # type: ignore[type-var]
             denoiser = cls(replace(model), **settings)  # type: ignore[type-var]

@@ -223,7 +223,7 @@ class NoiseFinder(Estimator):
         check_int("seed", self.seed, 0)
         check_float("memory", self.memory, 0)
         check_choice("transport", self.transport, ("relaxed-users", "relaxed", "sinkhorn"))
-        models = self.list_base_models()
+        models = self._list_base_models()
         if not models:
             raise InputError("base_models must contain at least one model; got an empty list")
         for model in models:
@@ -231,7 +231,7 @@ class NoiseFinder(Estimator):
                 raise InputError("base_models must be recommenders; got a denoiser. Pass the model inside it.")
             wrap(model)
 
-    def list_base_models(self) -> list[Any]:
+    def _list_base_models(self) -> list[Any]:
         """Return the base models as a list, as they were passed; the default models if none were."""
         if self.base_models is None:
             return list(DEFAULT_BASE_MODELS)
@@ -248,7 +248,7 @@ class NoiseFinder(Estimator):
             raise InputError(f"folds must be at most {n}, the number of interactions; got {self.folds}")
         if interactions.activity.max(initial=0) < 2:
             raise InputError("every user has one interaction only; cross-fitting needs users with two or more")
-        models = [wrap(model) for model in self.list_base_models()]
+        models = [wrap(model) for model in self._list_base_models()]
         if self.base_models is None:
             models = [cap_rank(model, interactions.matrix.shape) for model in models]
         for model in models:

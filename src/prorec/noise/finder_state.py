@@ -36,8 +36,13 @@ def finder_state(finder: NoiseFinder) -> tuple[dict[str, Any], Arrays]:
         "base_models": [model.describe() for model in finder.base_models_],
         "default": finder.base_models is None,
     }
-    values = finder.noise_probability_, finder.percentile_rank_, finder.reference_clicks_.popularity, finder.basis_
-    arrays = dict(zip(_PER_CLICK, values, strict=True)) | finder.posterior_.to_arrays()
+    arrays: Arrays = {
+        "noise_probability": finder.noise_probability_,
+        "percentile_rank": finder.percentile_rank_,
+        "popularity": finder.reference_clicks_.popularity,
+        "basis": finder.basis_,
+    }
+    arrays |= finder.posterior_.to_arrays()
     for index, model in enumerate(finder.base_models_):
         arrays |= {f"{index}.{name}": array for name, array in model.arrays_.items()}
     return parameters, arrays
@@ -80,10 +85,9 @@ def restore_finder(parameters: dict[str, Any], arrays: Arrays, interactions: Int
                 "interactions, or a number that is not finite. Fit and save it again."
             )
     finder.interactions_, finder.base_models_ = interactions, models
-    finder.noise_probability_, finder.percentile_rank_, popularity, finder.basis_ = (
-        arrays[name] for name in _PER_CLICK
-    )
-    finder.reference_clicks_ = ReferenceClicks(interactions.matrix, finder.percentile_rank_, popularity)
+    finder.noise_probability_, finder.basis_ = arrays["noise_probability"], arrays["basis"]
+    finder.percentile_rank_ = arrays["percentile_rank"]
+    finder.reference_clicks_ = ReferenceClicks(interactions.matrix, finder.percentile_rank_, arrays["popularity"])
     finder.posterior_ = NoisePosterior.from_arrays(arrays)
     finder.noise_rate_ = finder.posterior_.noise_rate
     return finder
