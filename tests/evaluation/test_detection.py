@@ -72,7 +72,7 @@ def test_calibrated_scores_have_a_small_error() -> None:
         ([0.1, 0.2], [0, 0], {}, "0 of 2 are noise"),
         ([0.1, 0.2], [1, 1], {}, "2 of 2 are noise"),
         ([0.1, 0.2], [0, 2], {}, "true or false"),
-        (["a", "b"], [0, 1], {}, "noise_probability must be numbers"),
+        (["a", "b"], [0, 1], {}, "noise_probability must be an array of numbers"),
         (
             [0.1, 0.2],
             [0, 1],

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec._core.checks import check_float, check_int
+from prorec._core.checks import check_array, check_float, check_int
 from prorec._core.errors import InputError
 
 
@@ -67,10 +67,8 @@ def detection_metrics(
     >>> metrics["auroc"], metrics["precision_at_budget"], metrics["lift"], metrics["false_flag_rate"]
     (0.75, 0.5, 1.0, 0.5)
     """
-    try:
-        scores, labels = np.asarray(noise_probability, dtype=np.float64), np.asarray(is_noise, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"noise_probability must be numbers, and is_noise true or false: {error}") from error
+    scores = check_array("noise_probability", noise_probability).astype(np.float64)
+    labels = check_array("is_noise", is_noise).astype(np.float64)
     if scores.ndim != 1 or scores.shape != labels.shape:
         raise InputError(
             f"noise_probability and is_noise must be lists of the same length; got {scores.shape} and {labels.shape}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec._core.checks import check_float, check_int
+from prorec._core.checks import check_array, check_float, check_int
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
 
@@ -233,10 +233,7 @@ def _wilcoxon(gain: NDArray[np.float64]) -> float:
 
 
 def _check_vector(name: str, values: Any) -> NDArray[np.float64]:
-    try:
-        vector = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be numbers: {error}") from error
+    vector = check_array(name, values).astype(np.float64)
     if vector.ndim != 1:
         raise InputError(f"{name} must be a plain list of numbers; got shape {vector.shape}")
     return vector

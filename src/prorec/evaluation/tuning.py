@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +13,7 @@ from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from scipy.sparse import csr_array
 
 from prorec._core.checks import check_choice, check_int, safe_repr
 from prorec._core.digest import digest
@@ -196,7 +197,11 @@ def tune(
         trials = math.prod(map(len, grid.values()))
     n_trials = check_int("trials", trials, 1)
 
-    store = _TrialStore(_trials_path(folder, model, train, valid, f"{metrics} {metric}"))
+    def score(parameters: dict[str, Any]) -> float:
+        fitted = with_parameters(model, parameters).fit(train)
+        return evaluate(fitted, valid, k=k, metrics=metrics).mean[metric]
+
+    store = _TrialStore(folder, f"{model!r} {metrics} {metric}", (train.matrix, valid.matrix))
     done: list[Trial] = []
     candidates = make_search(search, grid, model.get_params(), seed)
     value: Any = None  # of the last trial; a generator is started with None
@@ -208,7 +213,7 @@ def tune(
                 break
             trial = store.get(parameters)
             if trial is None:
-                trial = _run_trial(with_parameters(model, parameters), parameters, train, valid, metric, k, metrics)
+                trial = _run_trial(parameters, score)
                 store.add(trial)
             done.append(trial)
             value = _value(trial)
@@ -280,20 +285,12 @@ def _check_grid(model: Any, grid: Any) -> Grid:
     return grid
 
 
-def _run_trial(
-    model: Any,
-    parameters: dict[str, Any],
-    train: Interactions,
-    valid: Interactions,
-    metric: str,
-    k: int,
-    metrics: Family,
-) -> Trial:
+def _run_trial(parameters: dict[str, Any], score: Callable[[dict[str, Any]], float]) -> Trial:
     """Fit and evaluate a model; bad parameters make a failed trial."""
     start = time.perf_counter()
     value, message = None, None
     try:
-        value = evaluate(model.fit(train), valid, k=k, metrics=metrics).mean[metric]
+        value = score(parameters)
     except InputError as error:
         message = str(error)
     seconds = round(time.perf_counter() - start, 3)
@@ -312,28 +309,18 @@ def _make_column(values: list[Any]) -> Any:
         return pa.array([str(value) for value in values])
 
 
-def _trials_path(
-    folder: str | Path | None, model: Any, train: Interactions, valid: Interactions, metric: str
-) -> Path | None:
-    """Return the file of the trials with this model, these parts and this metric."""
-    if folder is None:
-        return None
-    matrices = (train.matrix, valid.matrix)
-    arrays = (array for matrix in matrices for array in (matrix.indptr, matrix.indices, matrix.data))
-    return (
-        Path(folder) / f"trials-{digest(np.frombuffer(f'{model!r} {metric}'.encode(), dtype=np.uint8), *arrays)}.json"
-    )
-
-
 class _TrialStore:
-    """Successful trials in a JSON file, or in memory if there is no file."""
+    """Successful trials of one setting and one split, in a JSON file or, without a folder, in memory."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, folder: str | Path | None, setting: str, matrices: tuple[csr_array, ...]) -> None:
+        self._path: Path | None = None
         self._trials: dict[str, Trial] = {}
-        if path is not None:
-            with prefix_errors(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
+        if folder is not None:
+            arrays = (array for matrix in matrices for array in (matrix.indptr, matrix.indices, matrix.data))
+            identity = digest(np.frombuffer(setting.encode(), dtype=np.uint8), *arrays)
+            self._path = Path(folder) / f"trials-{identity}.json"
+            with prefix_errors(self._path):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._read()
 
     def get(self, parameters: dict[str, Any]) -> Trial | None:

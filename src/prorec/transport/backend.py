@@ -46,7 +46,6 @@ class Backend(Protocol):
         by_item : array of float
             C_j = log Σ_i e^(S_ij/γ) of each item.
         """
-        ...
 
     def scaled_log_sums(
         self, item_potential: Vector, user_log_mass: Vector, progress: BlockProgress | None = None
@@ -69,7 +68,6 @@ class Backend(Protocol):
         by_item : array of float
             log Σ_i e^(S_ij/γ + f_i) of each item.
         """
-        ...
 
     def match(
         self,
@@ -101,7 +99,6 @@ class Backend(Protocol):
         shares : array of float
             Row share of each observed pair.
         """
-        ...
 
 
 def make_backend(

@@ -141,9 +141,9 @@ def _run_step(
         return result
     # A twelfth of a full block fits in double precision; a smaller block may need no parts at all.
     for part in split_into_parts(positions, -(-PARTS * len(rows) // len(buffer))):
-        of_part = step(part, scores.compute_double(rows[part]))
-        assert of_part is not None, "every step takes a block in double precision"
-        result = of_part if result is None else join(result, of_part)
+        part_result = step(part, scores.compute_double(rows[part]))
+        assert part_result is not None, "every step takes a block in double precision"
+        result = part_result if result is None else join(result, part_result)
     assert result is not None
     return result
 

@@ -198,8 +198,8 @@ class UserChunks:
                 end = min(first + self.n_rows, self._n_users)
                 pending = first, end, copies.start(first, end)
             if current is not None:
-                begin, end, copy = current
-                yield begin, end, self._split_users(copies.finish(copy), self._is_excluded[begin:end])
+                ready, end, copy = current
+                yield ready, end, self._split_users(copies.finish(copy), self._is_excluded[ready:end])
 
     def _split_users(self, factors: torch.Tensor, is_excluded: NDArray[np.bool_]) -> Users:
         """Return users' factors over γ·log 2 in two halves."""

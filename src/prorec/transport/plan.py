@@ -92,7 +92,7 @@ class Plan(ABC):
         observed : csr_array, users × items
             The observed pairs; their values do not matter.
         threshold : {"personal", "none"} or int, default "personal"
-            How the threshold of each user is chosen, see `Threshold`.
+            Choice of the threshold of each user, see `Threshold`.
         progress : callable, optional
             Called after each block with the task, the number of blocks done and the number of all blocks.
 

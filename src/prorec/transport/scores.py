@@ -57,7 +57,6 @@ class ScaledScores(Protocol):
         array of float32, users × items, or None
             The first rows of `out`; None if the block needs double precision.
         """
-        ...
 
     def compute_double(self, rows: Rows) -> NDArray[np.float64]:
         """Compute a block in double precision.
@@ -72,7 +71,6 @@ class ScaledScores(Protocol):
         array of float64, users × items
             A new array, which the caller may overwrite.
         """
-        ...
 
     def compute_pairs(self, rows: Rows, items: Rows) -> NDArray[np.float64]:
         """Compute scores of single pairs in double precision.
@@ -86,7 +84,6 @@ class ScaledScores(Protocol):
         -------
         array of float64
         """
-        ...
 
 
 def scale_scores(

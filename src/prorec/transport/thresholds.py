@@ -1,4 +1,4 @@
-"""Thresholds: how many items are in the upper group of each user's row of the plan, and where that group ends."""
+"""Thresholds: the size of the upper group in each user's row of the plan, and the smallest row share in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from prorec._core.errors import InputError
 from prorec.transport.kernels import cpu
 
 Threshold = Literal["personal", "none"] | int
-"""How a user's threshold is chosen: `"personal"`, `"none"` or a number κ.
+"""Choice of the threshold of each user: `"personal"`, `"none"` or a number κ.
 
 - `"personal"`: the least-squares split of the user's row of the plan (Eq. 20).
 - an integer κ ≥ 1: the κ-th largest value of the row, the same κ for all users (the paper's ROT ablation). With fewer

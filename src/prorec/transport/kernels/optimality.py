@@ -142,9 +142,9 @@ def find_remaining(survey: Survey, searched: Interval, limits: Interval, best_ga
     bound = _gain(count, raised[:, :-1] + count * (upper - mean), n)
     # The number of values ≥ a cut is between the points at which its tangent meets the next two.
     rise, error = heights[:, 1:] - heights[:, :-1], slack[:, 1:] + slack[:, :-1]
-    least, most = ((each / gap).clamp(0, n) for each in (rise - error, rise + error))
-    least_count, most_count = torch.where(differs, least, 0.0)[:, :-1], torch.where(differs, most, float(n))[:, 1:]
-    gain = _guaranteed_gain(slopes - mean, heights - slack, least_count, most_count, n)
+    low_count, high_count = ((each / gap).clamp(0, n) for each in (rise - error, rise + error))
+    low_end, high_end = torch.where(differs, low_count, 0.0)[:, :-1], torch.where(differs, high_count, float(n))[:, 1:]
+    gain = _guaranteed_gain(slopes - mean, heights - slack, low_end, high_end, n)
     best_gain = torch.maximum(best_gain, gain)
     is_searched = (lower >= searched.low[:, None]) & (upper <= searched.high[:, None])
     is_outside = (upper > limits.high[:, None]) | (lower < limits.low[:, None])
@@ -157,8 +157,8 @@ def find_remaining(survey: Survey, searched: Interval, limits: Interval, best_ga
     first = torch.where(is_open, positions, n_intervals).amin(dim=1, keepdim=True).clamp(max=n_intervals - 1)
     last = torch.where(is_open, positions, -1).amax(dim=1, keepdim=True).clamp(min=0)
     high = torch.where(first == 0, torch.inf, upper.gather(1, first))[:, 0]
-    above_high = torch.nn.functional.pad(torch.where(differs, least, torch.nan), (1, 0))
-    above_low = torch.nn.functional.pad(torch.where(differs, most, torch.nan), (0, 1), value=n)
+    above_high = torch.nn.functional.pad(torch.where(differs, low_count, torch.nan), (1, 0))
+    above_low = torch.nn.functional.pad(torch.where(differs, high_count, torch.nan), (0, 1), value=n)
     max_values = above_low.gather(1, last + 1) - above_high.gather(1, first)
     max_values = torch.where(max_values.isnan(), float(n), max_values)[:, 0]
     # Half the mean is a lower edge too, one step lower for its rounding.
@@ -202,15 +202,15 @@ def _gain(count: torch.Tensor, distance: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def _guaranteed_gain(
-    slopes: torch.Tensor, heights: torch.Tensor, least: torch.Tensor, most: torch.Tensor, n: int
+    slopes: torch.Tensor, heights: torch.Tensor, low_end: torch.Tensor, high_end: torch.Tensor, n: int
 ) -> torch.Tensor:
     """Compute a gain that the best split has at least.
 
-    The path touches every tangent at some κ from `least` to `most`. There, the gain is smallest at κ = hN/(cN + 2h),
-    with h the tangent's height at 0 and c its slope, or at one of the two ends.
+    The path touches every tangent at some κ from `low_end` to `high_end`. There, the gain is smallest at one of the two
+    ends or at κ = hN/(cN + 2h), with h the tangent's height at 0 and c its slope.
     """
     height, slope = torch.clamp(heights, min=0)[:, 1:-1], slopes[:, 1:-1]
     divisor = slope * n + 2 * height
     count = torch.where(divisor > 0, height * n / torch.where(divisor > 0, divisor, 1.0), float(n))
-    count = torch.minimum(torch.maximum(count, least), torch.maximum(most, least))
+    count = torch.minimum(torch.maximum(count, low_end), torch.maximum(high_end, low_end))
     return torch.where(count < n, _gain(count, height + slope * count, n), 0.0).amax(dim=1)
