@@ -37,8 +37,8 @@ def make_factor_tables(spark: Any, model: Model) -> tuple[Any, Any]:
     scores, interactions = model.scores_, model.interactions_
     assert isinstance(scores, Factors)
 
-    def make(kind: str, ids: Any, factors: Any) -> Any:
-        return spark.createDataFrame(pa.table({kind: ids, "features": pa.array(list(factors.astype(np.float32)))}))
+    def make(role: str, ids: Any, factors: Any) -> Any:
+        return spark.createDataFrame(pa.table({role: ids, "features": pa.array(list(factors.astype(np.float32)))}))
 
     return make("user", interactions.users, scores.users), make("item", interactions.items, scores.items)
 

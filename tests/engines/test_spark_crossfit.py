@@ -96,10 +96,10 @@ class FromSpark:
         # After the folds comes a fit for interactions that arrive later, which this test does not score.
         folder = self.work / f"cross-fit/fold-{min(fold + 1, FOLDS)}/model-{self.number + 1}"
         arrays = []
-        for kind, n in zip(("user", "item"), self.shape, strict=True):
-            rows = pa.parquet.read_table(folder / f"factors-of-{kind}s")
+        for role, n in zip(("user", "item"), self.shape, strict=True):
+            rows = pa.parquet.read_table(folder / f"factors-of-{role}s")
             array = np.zeros((n, MODELS[self.number].rank), dtype=np.float32)
-            array[rows[kind].to_numpy()] = np.stack(rows["features"].to_numpy())
+            array[rows[role].to_numpy()] = np.stack(rows["features"].to_numpy())
             arrays.append(array)
         self.user_factors, self.item_factors = arrays
 
@@ -190,7 +190,7 @@ def test_same_probabilities_as_on_one_machine_if_executors_are_killed(
         ({"noise_method": CrossFit(())}, "base_models must have at least one ALS"),
         ({"noise_method": CrossFit((WRMF(),))}, "base_models must be prorec.engines.spark.ALS"),  # type: ignore[arg-type]
         ({"noise_method": "cross-fit", "fdr": 1.0}, "fdr must be above 0 and below 1"),
-        ({"weighting": "both"}, "requires calibrated probabilities"),
+        ({"weighting": "both"}, "weighting=.both. requires calibrated noise probabilities"),
     ],
 )
 def test_invalid_settings_are_refused(spark: Any, settings: dict[str, Any], message: str) -> None:

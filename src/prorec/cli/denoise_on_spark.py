@@ -114,7 +114,7 @@ def _make_denoiser(settings: Mapping[str, Any], model: ModelOptions) -> SparkPro
         if name not in parameters:
             raise InputError(f"ALS has no parameter {name!r}; it has {', '.join(parameters)}")
     denoiser = SparkProRec(ALS(**model.parameters), **settings)
-    denoiser.check()
+    denoiser.check_settings()
     return denoiser
 
 

@@ -49,14 +49,14 @@ class CrossFit:
     seed: int = 0
     """Seed of folds and negatives."""
 
-    def check(self) -> None:
+    def check_settings(self) -> None:
         """Raise `InputError` unless all parameters are valid."""
         if not (isinstance(self.base_models, tuple | list) and self.base_models):
             raise InputError(f"base_models must have at least one ALS(…) in it; got {self.base_models!r}")
         for model in self.base_models:
             if not isinstance(model, ALS):
                 raise InputError(f"base_models must be prorec.engines.spark.ALS(…); got {type(model).__name__}")
-            model.check()
+            model.check_settings()
         check_int("folds", self.folds, 2, 1000)
         check_int("seed", self.seed, 0, 2**63 - 1)
 

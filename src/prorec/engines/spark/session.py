@@ -58,8 +58,8 @@ def check_java() -> None:
     needed = f"Spark needs Java {_JAVA_VERSION} or newer"
     remedy = "install it, or set JAVA_HOME"
     if java is None or not Path(java).exists():
-        place = f"there is none at JAVA_HOME, {home}" if home else "none was found"
-        raise InputError(f"{needed}, and {place}: {remedy}")
+        problem = f"there is none at JAVA_HOME, {home}" if home else "none was found"
+        raise InputError(f"{needed}, and {problem}: {remedy}")
     output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     match = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     if match is None:

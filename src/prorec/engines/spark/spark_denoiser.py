@@ -88,7 +88,7 @@ class SparkProRec(DenoiserSettings):
             If a parameter, the table or the factors cannot be used. Faults that the schema shows are found before any
             job starts.
         """
-        self.check()
+        self.check_settings()
         check_progress(progress)
         table = InteractionTable.from_frame(df, user_col, item_col, weight_col)
         if factors is not None:
@@ -107,13 +107,13 @@ class SparkProRec(DenoiserSettings):
             return self.noise_method
         return CrossFit() if self.noise_method == "cross-fit" else None
 
-    def check(self) -> None:
+    def check_settings(self) -> None:
         """Raise `InputError` unless all parameters are valid."""
         if not isinstance(self.model, ALS):
             raise InputError(f"model must be prorec.engines.spark.ALS(…); got {type(self.model).__name__}")
-        self.model.check()
+        self.model.check_settings()
         if isinstance(self.noise_method, CrossFit):
-            self.noise_method.check()
+            self.noise_method.check_settings()
         elif self.noise_method not in ("plan", "cross-fit"):
             raise InputError(
                 f"noise_method must be 'plan', 'cross-fit' or a CrossFit; got {safe_repr(self.noise_method)}"

@@ -43,7 +43,7 @@ class ALS:
     seed: int = 0
     """Seed of the initial factors."""
 
-    def check(self) -> None:
+    def check_settings(self) -> None:
         """Raise `InputError` unless all parameters are valid."""
         check_int("rank", self.rank, 1)
         check_float("alpha", self.alpha, 0)
@@ -141,11 +141,11 @@ def check_factor_schema(factors: Any) -> tuple[DataFrame, DataFrame]:
         raise InputError(
             f"factors must be two Spark DataFrames, (user, features) and (item, features); got {type(factors).__name__}"
         )
-    for kind, table in zip(("user", "item"), factors, strict=True):
+    for role, table in zip(("user", "item"), factors, strict=True):
         types = dict(table.dtypes)
-        if kind not in types or not types.get("features", "").startswith(("array<float", "array<double")):
+        if role not in types or not types.get("features", "").startswith(("array<float", "array<double")):
             raise InputError(
-                f"factors of {kind}s must have a column {kind!r} and an array of numbers called 'features'; "
+                f"factors of {role}s must have a column {role!r} and an array of numbers called 'features'; "
                 f"got {', '.join(f'{column} ({name})' for column, name in types.items())}"
             )
     return factors[0], factors[1]
@@ -170,23 +170,23 @@ def check_factor_values(factors: tuple[DataFrame, DataFrame]) -> int:
         If factors are not finite in single precision, if an id has two rows, or if the widths differ.
     """
     widths = set()
-    for kind, table in zip(("user", "item"), factors, strict=True):
+    for role, table in zip(("user", "item"), factors, strict=True):
         counts = table.selectExpr(
             "min(size(features))",
             "max(size(features))",
             "count(*)",
-            f"count(distinct {kind})",
+            f"count(distinct {role})",
             # Factors are used in single precision, so they must be finite there.
             "count_if(coalesce(exists(features, x -> not coalesce(abs(float(x)) < float('inf'), false)), true))",
         )
         smallest, largest, n_rows, n_ids, n_invalid = counts.first() or (0, 0, 0, 0, 0)
         if n_invalid:
             raise InputError(
-                f"factors must be finite numbers; those of {n_invalid:,} of {n_rows:,} {kind}s are not. "
+                f"factors must be finite numbers; those of {n_invalid:,} of {n_rows:,} {role}s are not. "
                 "Remove or replace them."
             )
         if n_rows != n_ids:
-            raise InputError(f"factors of {kind}s must have one row per {kind}; got {n_rows:,} rows for {n_ids:,} ids")
+            raise InputError(f"factors of {role}s must have one row per {role}; got {n_rows:,} rows for {n_ids:,} ids")
         widths |= {smallest, largest}
     if len(widths) != 1 or not all(widths) or min(widths) < 1:
         raise InputError(f"all factors must have one width; got {', '.join(map(str, sorted(widths, key=str)))}")

@@ -169,7 +169,7 @@ class SparkResult:
         write_page(path, findings, "the gain is not measured on Spark", title=title, seconds=self.seconds)
 
     def _sample_users(self, max_rows: int) -> DataFrame:
-        """Return users, in the order of a hash, whose interactions add up to at most so many; at least one user."""
+        """Return users, in the order of a hash, with at most `max_rows` interactions in all; at least one user."""
         counts = self._pairs.groupBy("user").count()
         # Users with too many interactions come last, the smallest of them first. More than `max_rows` users never fit.
         order = F.greatest("count", F.lit(max_rows)), F.xxhash64("user"), "user"

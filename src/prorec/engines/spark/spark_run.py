@@ -159,17 +159,17 @@ class SparkRun:
         self.size = RunSize(n_rows, n_pairs, n_users, n_items, rank, self.n_partitions)
         check_memory(self.settings.memory, n_items)
 
-    def _number(self, kind: str, pairs: DataFrame) -> tuple[DataFrame, int]:
+    def _number(self, role: str, pairs: DataFrame) -> tuple[DataFrame, int]:
         """Return the positions of all users or items, and their number; those of given factors if there are any."""
-        column, source = f"{kind}_id", pairs
+        column, source = f"{role}_id", pairs
         if self.factors is not None:
-            source = self.factors[("user", "item").index(kind)].selectExpr(f"{kind} as {column}")
-        ids = self.directory.cached_table(f"{kind} ids in order", lambda: sort_ids(source, column))
-        table, count = number_ids(ids, column, kind)
+            source = self.factors[("user", "item").index(role)].selectExpr(f"{role} as {column}")
+        ids = self.directory.cached_table(f"{role} ids in order", lambda: sort_ids(source, column))
+        table, count = number_ids(ids, column, role)
         if self.factors is not None:
             unknown = pairs.select(column).distinct().join(table, column, "left_anti").limit(1).collect()
             if unknown:
-                raise InputError(f"factors must cover all {kind}s of the table; {unknown[0][0]!r} has none. Add them.")
+                raise InputError(f"factors must cover all {role}s of the table; {unknown[0][0]!r} has none. Add them.")
         return table, count
 
     def _measure(self) -> list[float]:
@@ -210,23 +210,20 @@ class SparkRun:
         lists = self._collect_lists(number)
         if settings.weighting != "plan":
             assert self.cross_fit_result is not None, "the settings were checked"
-            clean = self.cross_fit_result.pairs.select(
-                "user", "item", (1 - F.col("noise_probability")).alias("clean_probability")
-            )
-            lists = lists.join(
-                self.lists.collect(clean, "clean_probability", "clean_probability").drop("items"), "user"
-            )
+            pairs = self.cross_fit_result.pairs.withColumn("clean_probability", 1 - F.col("noise_probability"))
+            clean = self.lists.collect(pairs, "clean_probability", "clean_probability").drop("items")
+            lists = lists.join(clean, "user")
         # A merge join keeps all partitions. Other joins of a small table leave few, and the pass over all pairs would
         # then run on few cores.
         rows = users.join(sums.where("user is not null").select("user", "row_sum").hint("merge"), "user").join(
             lists.hint("merge"), "user", "left"
         )
-        types = {name: kind for name, kind in lists.dtypes if name != "user"}
+        types = dict(lists.drop("user").dtypes)
         rows = rows.select(
             "user",
             "features",
             "row_sum",
-            *(F.coalesce(name, F.array().cast(kind)).alias(name) for name, kind in types.items()),
+            *(F.coalesce(name, F.array().cast(spark_type)).alias(name) for name, spark_type in types.items()),
         )
         task = partial(
             block_tasks.match_and_relabel,
@@ -244,8 +241,8 @@ class SparkRun:
         """Return the factors of users and items of a round, by position."""
         if self.factors is not None:
             users, items = (
-                self.directory.cached_table(f"factors of {kind}s by position", partial(_replace_ids, table, ids, kind))
-                for kind, table, ids in zip(("user", "item"), self.factors, (self.users, self.items), strict=True)
+                self.directory.cached_table(f"factors of {role}s by position", partial(_replace_ids, table, ids, role))
+                for role, table, ids in zip(("user", "item"), self.factors, (self.users, self.items), strict=True)
             )
             return users, items
         model = self.settings.model
@@ -375,7 +372,7 @@ class SparkRun:
         return find_cutoff(probabilities, lambda n, n_wrong: n <= limit)
 
 
-def _replace_ids(factors: DataFrame, ids: DataFrame, kind: str) -> DataFrame:
+def _replace_ids(factors: DataFrame, ids: DataFrame, role: str) -> DataFrame:
     """Return given factors with positions in place of ids, in single precision."""
-    columns = factors.selectExpr(f"{kind} as {kind}_id", "cast(features as array<float>) as features")
-    return columns.join(ids, f"{kind}_id").select(kind, "features")
+    columns = factors.selectExpr(f"{role} as {role}_id", "cast(features as array<float>) as features")
+    return columns.join(ids, f"{role}_id").select(role, "features")
