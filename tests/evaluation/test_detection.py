@@ -16,35 +16,35 @@ SCORES = st.lists(
 @given(SCORES.filter(lambda rows: 0 < sum(noise for _, noise in rows) < len(rows)))
 def test_equals_scikit_learn_ties_included(rows: list[tuple[float, bool]]) -> None:
     scores, truth = np.array([score for score, _ in rows]), np.array([noise for _, noise in rows])
-    got = detection_metrics(scores, truth)
-    assert got["auroc"] == pytest.approx(roc_auc_score(truth, scores))
-    assert got["ap"] == pytest.approx(average_precision_score(truth, scores))
-    assert all(np.isfinite(value) for value in got.values())
+    metrics = detection_metrics(scores, truth)
+    assert metrics["auroc"] == pytest.approx(roc_auc_score(truth, scores))
+    assert metrics["ap"] == pytest.approx(average_precision_score(truth, scores))
+    assert all(np.isfinite(value) for value in metrics.values())
     # Where nothing is tied with the cut, plain counting.
     order = np.argsort(-scores, kind="stable")
     n_noise = truth.sum()
     if n_noise == len(scores) or scores[order[n_noise - 1]] != scores[order[n_noise]]:
-        assert got["precision_at_budget"] == pytest.approx(truth[order[:n_noise]].mean())
+        assert metrics["precision_at_budget"] == pytest.approx(truth[order[:n_noise]].mean())
 
 
 def test_by_hand() -> None:
     scores = [0.9, 0.8, 0.7, 0.6, 0.2, 0.1]
     truth = [1, 0, 1, 0, 0, 0]
-    got = detection_metrics(scores, truth, budget=3, at_hit_ratio=1.0, bins=2)
-    assert got["auroc"] == pytest.approx(7 / 8)
-    assert got["ap"] == pytest.approx((1 + 2 / 3) / 2)
-    assert got["precision_at_budget"] == pytest.approx(2 / 3)
-    assert got["hit_ratio"] == 1
-    assert got["base_rate"] == pytest.approx(1 / 3)
-    assert got["lift"] == pytest.approx(2)
-    assert got["false_flag_rate"] == pytest.approx(1 / 4), "to catch both, the one at .8 is flagged too"
+    metrics = detection_metrics(scores, truth, budget=3, at_hit_ratio=1.0, bins=2)
+    assert metrics["auroc"] == pytest.approx(7 / 8)
+    assert metrics["ap"] == pytest.approx((1 + 2 / 3) / 2)
+    assert metrics["precision_at_budget"] == pytest.approx(2 / 3)
+    assert metrics["hit_ratio"] == 1
+    assert metrics["base_rate"] == pytest.approx(1 / 3)
+    assert metrics["lift"] == pytest.approx(2)
+    assert metrics["false_flag_rate"] == pytest.approx(1 / 4), "to catch both, the one at .8 is flagged too"
     # Upper bin: |3.0 − 2| of 4; lower bin: |.3 − 0| of 2; (1.0 + .3) / 6.
-    assert got["calibration_error"] == pytest.approx(1.3 / 6)
+    assert metrics["calibration_error"] == pytest.approx(1.3 / 6)
 
 
 def test_ties_at_the_budget_are_broken_at_random_on_average() -> None:
-    got = detection_metrics([0.9, 0.5, 0.5, 0.5, 0.5], [1, 1, 0, 0, 0], budget=2)
-    assert got["precision_at_budget"] == pytest.approx((1 + 1 / 4) / 2)
+    metrics = detection_metrics([0.9, 0.5, 0.5, 0.5, 0.5], [1, 1, 0, 0, 0], budget=2)
+    assert metrics["precision_at_budget"] == pytest.approx((1 + 1 / 4) / 2)
     # A constant score knows nothing.
     blind = detection_metrics(np.full(100, 0.3), np.arange(100) < 20)
     assert blind["auroc"] == 0.5
@@ -58,10 +58,10 @@ def test_scores_that_are_no_probabilities_have_no_calibration() -> None:
 
 def test_calibrated_scores_have_a_small_error() -> None:
     rng = np.random.default_rng(0)
-    chance = rng.random(100_000)
-    truth = rng.random(100_000) < chance
-    assert detection_metrics(chance, truth)["calibration_error"] < 0.01
-    assert detection_metrics(chance**3, truth)["calibration_error"] > 0.2
+    probability = rng.random(100_000)
+    truth = rng.random(100_000) < probability
+    assert detection_metrics(probability, truth)["calibration_error"] < 0.01
+    assert detection_metrics(probability**3, truth)["calibration_error"] > 0.2
 
 
 @pytest.mark.parametrize(
