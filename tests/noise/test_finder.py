@@ -1,10 +1,10 @@
-"""NoiseFinder where the noise is known; what it marks, refuses, keeps, and says of clicks that come later."""
+"""NoiseFinder on logs with known noise: estimates, flags, refusals, saved state and later clicks."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +13,16 @@ import pytest
 from scipy.sparse import csr_array
 
 import prorec
-from prorec import InputError, Interactions, NoiseFinder, NotFittedError, ProRec, detection_metrics
+from prorec import DamagedFileError, InputError, Interactions, NoiseFinder, NotFittedError, ProRec, detection_metrics
 from prorec.models import CDAE, EASE, NCE, SVD, Popularity
 from prorec.noise import noise_rate
+from prorec.noise.finder_state import finder_state, restore_finder
 from reproduction.baselines import SCORERS
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _rough_intervals() -> Iterator[None]:
-    """Drawing users again takes longer than small logs do, and changes nothing but the interval: see test_parts.py."""
+def _fewer_resamples() -> Iterator[None]:
+    """Resample users less often: that changes only the interval, which test_parts.py tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(noise_rate, "_N_RESAMPLES", 20)
         yield
@@ -37,25 +38,25 @@ def finder(club: prorec.data.cinema.Cinema) -> NoiseFinder:
     return NoiseFinder(folds=5).fit(club.interactions)
 
 
-def random_clicks(n_users: int, n_items: int, share: float, seed: int = 0) -> csr_array:
-    return csr_array((np.random.default_rng(seed).random((n_users, n_items)) < share).astype(np.float32))
+def random_clicks(n_users: int, n_items: int, density: float, seed: int = 0) -> csr_array:
+    return csr_array((np.random.default_rng(seed).random((n_users, n_items)) < density).astype(np.float32))
 
 
-def test_finds_mistakes_better_than_popularity_does(club: prorec.data.cinema.Cinema, finder: NoiseFinder) -> None:
-    found = detection_metrics(finder.noise_probability_, club.is_mistake)
+def test_mistakes_are_found_better_than_by_popularity(club: prorec.data.cinema.Cinema, finder: NoiseFinder) -> None:
+    metrics = detection_metrics(finder.noise_probability_, club.is_mistake)
     rare = detection_metrics(-club.interactions.popularity[club.interactions.item_codes], club.is_mistake)
-    assert found["auroc"] > 0.8 > rare["auroc"] + 0.1
+    assert metrics["auroc"] > 0.8 > rare["auroc"] + 0.1
     assert finder.noise_rate_.low <= finder.noise_rate_.estimate <= finder.noise_rate_.high
     assert finder.percentile_rank_[club.is_mistake].mean() > 2 * finder.percentile_rank_[~club.is_mistake].mean()
 
 
 @pytest.mark.parametrize("kind", ["uniform", "popularity"])
-def test_probabilities_mean_what_they_say(kind: str) -> None:
+def test_probabilities_are_calibrated(kind: str) -> None:
     clean = prorec.make_cinema(mistake_rate=0.0, seed=1).interactions
     noisy = prorec.inject_noise(clean, 0.1, kind, seed=1)  # type: ignore[arg-type]
     finder = NoiseFinder(folds=10).fit(noisy.interactions)
-    found = detection_metrics(finder.noise_probability_, noisy.is_noise)
-    assert found["calibration_error"] < 0.03
+    metrics = detection_metrics(finder.noise_probability_, noisy.is_noise)
+    assert metrics["calibration_error"] < 0.03
     assert finder.noise_rate_.estimate == pytest.approx(noisy.is_noise.mean(), abs=0.02)
     line = finder.posterior_.noise_rate_line
     flags = finder.flag(fdr=0.3)
@@ -64,83 +65,80 @@ def test_probabilities_mean_what_they_say(kind: str) -> None:
     assert line.uniform > line.by_popularity or kind == "popularity"
 
 
-def test_a_clean_club_is_left_alone() -> None:
+def test_few_flags_on_a_clean_log() -> None:
     clean = prorec.make_cinema(mistake_rate=0.0).interactions
     finder = NoiseFinder(folds=5).fit(clean)
     assert finder.noise_rate_.estimate < 0.02
     assert finder.flag(fdr=0.1).mean() <= 0.02
 
 
-def test_nothing_but_noise_is_told_as_much() -> None:
+def test_noise_rate_of_random_clicks_is_high() -> None:
     finder = NoiseFinder(folds=5).fit(random_clicks(400, 300, 0.1))
     assert finder.noise_rate_.estimate > 0.9
 
 
-def shop(seed: int, noise: float) -> tuple[csr_array, np.ndarray]:
-    """4,000 purchases of 240 customers in six groups, each with 25 items of its own, and which ones are from others'.
+def make_shop(seed: int, noise: float) -> tuple[csr_array, np.ndarray]:
+    """Return 4,000 purchases of 240 customers in six groups with 25 items each, and which are of other groups' items.
 
-    So large a share of draws is from all 150 items. Of the rest many are drawn twice, and count once: there is more
-    noise in what comes out.
+    A share `noise` of all draws is from all 150 items. Many of the other draws repeat and count once, so the noise rate
+    of the result is higher.
     """
     rng, bought = np.random.default_rng(seed), np.zeros((240, 150), dtype=np.float32)
     group, own = np.arange(240) % 6, np.arange(150) // 25
     while bought.sum() < 4000:
-        who, at_random = rng.integers(240), rng.random() < noise
-        place = min(int(rng.exponential(9)), 24)  # the first ones of a group are bought most
-        bought[who, rng.integers(150) if at_random else 25 * group[who] + place] = 1
+        customer, is_random = rng.integers(240), rng.random() < noise
+        rank = min(int(rng.exponential(9)), 24)  # the first items of a group are the most popular
+        bought[customer, rng.integers(150) if is_random else 25 * group[customer] + rank] = 1
     users, items = bought.nonzero()
     return csr_array(bought), group[users] != own[items]
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.12])
 @pytest.mark.parametrize("seed", [3, 4, 5])
-def test_groups_that_keep_to_themselves(seed: int, noise: float) -> None:
-    """Noise was ordered nearly without fault, and its share estimated at 0 to 5% of 17%: most tails were empty."""
-    clicks, is_noise = shop(seed, noise)
+def test_noise_rate_of_groups_that_keep_to_themselves(seed: int, noise: float) -> None:
+    """The tails are nearly empty here; an estimate from them was 0 to 5% for a noise rate of 17%."""
+    clicks, is_noise = make_shop(seed, noise)
     finder = NoiseFinder(folds=5).fit(clicks)
-    share, truth = finder.noise_rate_, is_noise.mean()
-    assert share.estimate == pytest.approx(truth, abs=0.02)
-    assert share.low - 0.01 < truth < share.high + 0.01
-    assert share.low < share.estimate < share.high
-    found = detection_metrics(finder.noise_probability_, is_noise)
-    assert found["auroc"] > 0.99
-    assert found["calibration_error"] < 0.06
+    noise_rate, truth = finder.noise_rate_, is_noise.mean()
+    assert noise_rate.estimate == pytest.approx(truth, abs=0.02)
+    assert noise_rate.low - 0.01 < truth < noise_rate.high + 0.01
+    assert noise_rate.low < noise_rate.estimate < noise_rate.high
+    metrics = detection_metrics(finder.noise_probability_, is_noise)
+    assert metrics["auroc"] > 0.99
+    assert metrics["calibration_error"] < 0.06
     assert finder.noise_probability_[is_noise].mean() > 0.6
 
 
-def test_groups_without_noise() -> None:
-    clicks, is_noise = shop(6, 0.0)
+def test_noise_rate_of_groups_without_noise() -> None:
+    clicks, is_noise = make_shop(6, 0.0)
     assert not is_noise.any()
-    share = NoiseFinder(folds=5).fit(clicks).noise_rate_
-    assert share.low <= share.estimate < 0.005
-    assert share.estimate < share.high < 0.02
+    noise_rate = NoiseFinder(folds=5).fit(clicks).noise_rate_
+    assert noise_rate.low <= noise_rate.estimate < 0.005
+    assert noise_rate.estimate < noise_rate.high < 0.02
 
 
-def test_the_same_seed_gives_the_same() -> None:
+def test_results_depend_on_the_seed_only() -> None:
     clicks = prorec.make_cinema(150, 120, seed=5).interactions
     finder, again, other = (
-        NoiseFinder(folds=3, **how).fit(clicks)  # type: ignore[arg-type]
-        for how in ({}, {"memory": 1e5}, {"seed": 1})
+        NoiseFinder(folds=3, **parameters).fit(clicks) for parameters in ({}, {"memory": 1e5}, {"seed": 1})
     )
     np.testing.assert_allclose(again.noise_probability_, finder.noise_probability_, atol=1e-5)
     assert not np.array_equal(other.noise_probability_, finder.noise_probability_)
 
 
-def test_every_click_is_judged_by_models_that_have_not_seen_it() -> None:
-    """A model that knows its clicks by heart must not give them away."""
+def test_base_models_are_not_trained_on_the_clicks_that_they_score() -> None:
+    """A model that memorizes its clicks gives every click of another fold the middle rank."""
 
-    class ByHeart:
+    class Memorizer:
         def fit(self, matrix: csr_array) -> None:
-            self.known = np.asarray(matrix.toarray())
+            self.weights = np.asarray(matrix.toarray())
 
         def score(self, rows: np.ndarray) -> np.ndarray:
-            return np.asarray(self.known[rows])
+            return np.asarray(self.weights[rows])
 
     matrix = random_clicks(60, 50, 0.2)
-    finder = NoiseFinder(ByHeart(), folds=4).fit(matrix)
-    assert finder.percentile_rank_.min() == finder.percentile_rank_.max() == 0.5, (
-        "nothing is known of what was left out"
-    )
+    finder = NoiseFinder(Memorizer(), folds=4).fit(matrix)
+    assert finder.percentile_rank_.min() == finder.percentile_rank_.max() == 0.5, "no click is ranked by its own weight"
 
 
 @pytest.mark.parametrize("transport", ["relaxed-users", "relaxed", "sinkhorn"])
@@ -152,7 +150,7 @@ def test_any_model_any_transport(transport: str, models: object) -> None:
     assert ((finder.noise_probability_ >= 0) & (finder.noise_probability_ <= 1)).all()
 
 
-def test_who_has_one_click_is_judged_by_popularity_and_marked() -> None:
+def test_the_only_click_of_a_user_is_scored_by_popularity() -> None:
     lonely = csr_array(np.vstack([random_clicks(50, 40, 0.3).toarray(), np.eye(1, 40, 3)]).astype(np.float32))
     finder = NoiseFinder(folds=3).fit(lonely)
     table = finder.table()
@@ -163,7 +161,7 @@ def test_who_has_one_click_is_judged_by_popularity_and_marked() -> None:
     assert (falling <= 0).all()
 
 
-def test_tiny_and_odd_logs_have_finite_answers() -> None:
+def test_tiny_logs_have_finite_results() -> None:
     odd = [
         np.array([[1, 1, 0], [0, 1, 1]]),
         np.array([[1, 1, 1, 1], [1, 0, 1, 0], [0, 1, 0, 0]]),
@@ -176,7 +174,7 @@ def test_tiny_and_odd_logs_have_finite_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "clicks", "words"),
+    ("parameters", "clicks", "message"),
     [
         ({}, random_clicks(4, 3, 0.5), "folds must be at most"),
         ({"folds": 1}, random_clicks(9, 9, 0.5), "folds must be a whole number from 2"),
@@ -192,12 +190,12 @@ def test_tiny_and_odd_logs_have_finite_answers() -> None:
         ({"seed": -1}, random_clicks(9, 9, 0.5), "seed must be"),
     ],
 )
-def test_bad_input(how: dict[str, object], clicks: csr_array, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        NoiseFinder(**how).fit(clicks)  # type: ignore[arg-type]
+def test_bad_input_is_refused(parameters: dict[str, object], clicks: csr_array, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        NoiseFinder(**parameters).fit(clicks)  # type: ignore[arg-type]
 
 
-def test_nothing_before_fit() -> None:
+def test_results_need_a_fit() -> None:
     for ask in (
         lambda: NoiseFinder().flag(fdr=0.1),
         lambda: NoiseFinder().table(),
@@ -207,7 +205,7 @@ def test_nothing_before_fit() -> None:
             ask()
 
 
-def test_a_model_that_cannot_be_fitted_again() -> None:
+def test_a_base_model_that_cannot_be_copied_is_refused() -> None:
     class Once:
         def __init__(self) -> None:
             self.lock = threading.Lock()  # which cannot be copied
@@ -218,7 +216,7 @@ def test_a_model_that_cannot_be_fitted_again() -> None:
         NoiseFinder(Once(), folds=2).fit(random_clicks(9, 9, 0.5))
 
 
-# ── clicks that come later ──────────────────────────────────────────────────────────────────────────
+# ── later clicks ────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_later_clicks_of_known_users(club: prorec.data.cinema.Cinema) -> None:
@@ -252,7 +250,7 @@ def test_later_clicks_of_new_users_and_unknown_items(club: prorec.data.cinema.Ci
     assert odd.loc[(-2, -7), "basis"] == odd.loc[(old.users[0], -7), "basis"] == "unknown item"
 
 
-def test_a_model_that_only_knows_its_users(club: prorec.data.cinema.Cinema) -> None:
+def test_new_users_with_a_base_model_that_cannot_fold_in(club: prorec.data.cinema.Cinema) -> None:
     class Own:
         def fit(self, matrix: csr_array) -> None:
             self.scores = (matrix @ matrix.T @ matrix).toarray()
@@ -268,7 +266,7 @@ def test_a_model_that_only_knows_its_users(club: prorec.data.cinema.Cinema) -> N
         finder.score(None)  # type: ignore[arg-type]
 
 
-# ── in a denoiser ───────────────────────────────────────────────────────────────────────────────────
+# ── in ProRec ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_denoiser_with_cross_fitted_probabilities(club: prorec.data.cinema.Cinema, tmp_path: Path) -> None:
@@ -297,25 +295,43 @@ def test_a_denoiser_with_cross_fitted_probabilities(club: prorec.data.cinema.Cin
     assert loaded.score(later).equals(denoiser.score(later))
 
 
-def test_what_a_denoiser_refuses(club: prorec.data.cinema.Cinema) -> None:
-    for how, words in (
+def test_bad_parameters_of_a_denoiser_are_refused(club: prorec.data.cinema.Cinema) -> None:
+    for settings, message in (
         ({"noise_method": "guess"}, "noise_method must be"),
         ({"weighting": "probability"}, "weighting='probability' requires .* noise_method='cross-fit'"),
         ({"noise_method": "cross-fit", "weighting": "none"}, "weighting must be one of"),
         ({"noise_method": "cross-fit", "fdr": 0.0}, "fdr must be above 0 and below 1"),
         ({"noise_method": NoiseFinder(folds=1)}, "folds must be"),
     ):
-        with pytest.raises(InputError, match=words):
-            ProRec(NCE(rank=8), **how).fit(club.interactions)
+        with pytest.raises(InputError, match=message):
+            ProRec(NCE(rank=8), **settings).fit(club.interactions)
     with pytest.raises(InputError, match="needs noise_method='cross-fit'"):
         ProRec(NCE(rank=8)).fit(club.interactions).score(club.interactions)
 
 
-# ── beside the others ───────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("noise_probability", lambda array: array[:-1]),
+        ("percentile_rank", lambda array: array * np.nan),
+        ("density_ratio.coefficients", lambda array: array + np.inf),
+    ],
+)
+def test_a_damaged_state_is_refused_by_name(name: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    finder = NoiseFinder(SVD(rank=2), folds=2).fit(random_clicks(20, 15, 0.3))
+    parameters, arrays = finder_state(finder)
+    restored = restore_finder(parameters, arrays, finder.interactions_)
+    assert restored.noise_rate_ == finder.noise_rate_
+    assert restored.table().equals(finder.table())
+    with pytest.raises(DamagedFileError, match=name):
+        restore_finder(parameters, arrays | {name: change(arrays[name])}, finder.interactions_)
+
+
+# ── baselines ───────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("name", [name for name in SCORERS if name != "NoiseFinder"])
-def test_rivals_answer_for_each_click(name: str) -> None:
+def test_baselines_score_every_click(name: str) -> None:
     clicks = prorec.make_cinema(60, 60, seed=1).interactions
     suspicion = SCORERS[name](clicks, 0)
     assert suspicion.shape == (len(clicks),)
@@ -329,18 +345,18 @@ def test_noise_in_movielens(kind: str, auroc: float, ap: float) -> None:
     train = prorec.split_by_user(prorec.load_dataset("ml-100k"), (0.8, 0.2), seed=0).train
     noisy = prorec.inject_noise(train, 0.2, kind, seed=0)  # type: ignore[arg-type]
     finder = NoiseFinder(folds=10).fit(noisy.interactions)
-    found = detection_metrics(finder.noise_probability_, noisy.is_noise)
-    assert found["auroc"] > auroc
-    assert found["ap"] > ap
-    assert found["calibration_error"] < 0.03
+    metrics = detection_metrics(finder.noise_probability_, noisy.is_noise)
+    assert metrics["auroc"] > auroc
+    assert metrics["ap"] > ap
+    assert metrics["calibration_error"] < 0.03
     assert finder.noise_rate_.estimate == pytest.approx(1 / 6, abs=0.03)
 
 
-# ── what went wrong once ────────────────────────────────────────────────────────────────────────────
+# ── former defects ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_log_with_little_variety_can_be_kept(tmp_path: Path) -> None:
-    """Everybody has four clicks: columns of one value are part of what is learned."""
+def test_a_finder_with_constant_features_can_be_saved(tmp_path: Path) -> None:
+    """Every user has four clicks, so the activity has one value."""
     rng = np.random.default_rng(0)
     dense = np.zeros((60, 40), dtype=np.float32)
     for row in dense:
@@ -351,8 +367,8 @@ def test_a_log_with_little_variety_can_be_kept(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.noise_probability_, denoiser.noise_probability_)  # type: ignore[attr-defined]
 
 
-def test_the_same_clicks_under_new_names_are_judged_alike() -> None:
-    """Also by a model whose scores go through a sigmoid."""
+def test_known_clicks_of_users_with_new_ids_get_similar_probabilities() -> None:
+    """The base model has a sigmoid link."""
     clicks = prorec.make_cinema(200, 100, seed=2).interactions
     finder = NoiseFinder(CDAE(rank=8, epochs=30), folds=3).fit(clicks)
     rows = {"user": -1 - clicks.user_codes.astype(np.int64), "item": clicks.items[clicks.item_codes]}
@@ -363,7 +379,7 @@ def test_the_same_clicks_under_new_names_are_judged_alike() -> None:
     assert np.corrcoef(table.noise_probability, finder.noise_probability_)[0, 1] > 0.6
 
 
-def test_somebody_in_the_log_without_clicks_is_as_good_as_new() -> None:
+def test_a_user_of_the_log_without_clicks_counts_as_new() -> None:
     dense = random_clicks(60, 40, 0.2).toarray()
     dense[7] = 0
     finder = NoiseFinder(folds=3).fit(csr_array(dense))
@@ -371,7 +387,7 @@ def test_somebody_in_the_log_without_clicks_is_as_good_as_new() -> None:
     assert finder.score(later)["basis"].to_pylist() == ["models"] * 3
 
 
-def test_no_weight_at_all_in_a_plan_with_marginals() -> None:
+def test_weights_of_zero_with_every_transport() -> None:
     matrix = random_clicks(20, 15, 0.3)
     matrix.data[:] = 0
     for transport in ("relaxed-users", "relaxed", "sinkhorn"):
@@ -379,7 +395,7 @@ def test_no_weight_at_all_in_a_plan_with_marginals() -> None:
         assert np.isfinite(finder.noise_probability_).all()
 
 
-def test_a_checkpoint_knows_whose_noise_it_is(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_noise_finder_is_refused(tmp_path: Path) -> None:
     fits: list[int] = []
 
     class Own:
@@ -392,17 +408,17 @@ def test_a_checkpoint_knows_whose_noise_it_is(tmp_path: Path) -> None:
             self.item_factors = np.ones((matrix.shape[1], self.rank))
 
     clicks = random_clicks(30, 20, 0.3)
-    how = {"weighting": "probability", "rounds": 2, "tolerance": 0.0}
-    first = ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(2), folds=2), **how).fit(clicks, checkpoint=tmp_path)  # type: ignore[arg-type]
-    again = ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(2), folds=2, memory=1e6), **how)  # type: ignore[arg-type]
+    settings = {"weighting": "probability", "rounds": 2, "tolerance": 0.0}
+    first = ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(2), folds=2), **settings).fit(clicks, checkpoint=tmp_path)  # type: ignore[arg-type]
+    again = ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(2), folds=2, memory=1e6), **settings)  # type: ignore[arg-type]
     np.testing.assert_array_equal(again.fit(clicks, checkpoint=tmp_path).weights_.data, first.weights_.data)
     fits.clear()
     with pytest.raises(InputError, match="checkpoint"):
-        ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(3), folds=2), **how).fit(clicks, checkpoint=tmp_path)  # type: ignore[arg-type]
+        ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(3), folds=2), **settings).fit(clicks, checkpoint=tmp_path)  # type: ignore[arg-type]
     assert not fits, "refused before anything is fitted"
 
 
-def test_a_denoiser_from_before_there_was_this_can_be_loaded(tmp_path: Path) -> None:
+def test_a_saved_denoiser_without_noise_parameters_can_be_loaded(tmp_path: Path) -> None:
     ProRec(SVD(rank=2)).fit(random_clicks(30, 20, 0.3)).save(tmp_path)
     path = tmp_path / "model.json"
     about = json.loads(path.read_text())
@@ -418,4 +434,4 @@ def test_few_interactions_have_few_folds() -> None:
     )
     assert denoiser.finder_.folds == 4
     with pytest.raises(InputError, match="noise_method must be"):
-        ProRec(SVD(rank=1), noise_method=np.ones(2)).fit(random_clicks(9, 9, 0.5))
+        ProRec(SVD(rank=1), noise_method=np.ones(2)).fit(random_clicks(9, 9, 0.5))  # type: ignore[arg-type]
