@@ -82,8 +82,8 @@ class TestEveryModel:
         removed = make_small(model_class).fit(data.select(is_kept))
         if model_class not in (CDAE, VAE):  # they draw corruption for each entry, whatever its weight
             tolerance = 1e-5 if model_class in CLOSED_FORM else 1e-3
-            wanted = all_scores(removed)
-            np.testing.assert_allclose(all_scores(zeroed), wanted, atol=tolerance * np.abs(wanted).max())
+            expected = all_scores(removed)
+            np.testing.assert_allclose(all_scores(zeroed), expected, atol=tolerance * np.abs(expected).max())
         # An interaction of weight 0 is not recommended back.
         ranked = zeroed.recommend(data.users[:-1], k=5).item_positions
         for user, row in enumerate(ranked):
@@ -120,9 +120,9 @@ class TestEveryModel:
         data = clicks()
         model = make_small(model_class).fit(data)
         counted = data.with_weights(model.weights_.data) if isinstance(model, ProRec) else data
-        wanted = Popularity().fit(counted).recommend(["user 59"], k=5).item_positions
-        np.testing.assert_array_equal(model.recommend(["user 59"], k=5).item_positions, wanted)
-        np.testing.assert_array_equal(model.recommend_new([[]], k=5).item_positions, wanted)
+        expected = Popularity().fit(counted).recommend(["user 59"], k=5).item_positions
+        np.testing.assert_array_equal(model.recommend(["user 59"], k=5).item_positions, expected)
+        np.testing.assert_array_equal(model.recommend_new([[]], k=5).item_positions, expected)
         nothing = data.with_weights(np.where(data.user_codes == 0, 0.0, 1.0))
         model = make_small(model_class).fit(nothing)
         seen = set(data.matrix[[0]].indices.tolist())
@@ -279,8 +279,10 @@ def test_saving_leaves_other_files_alone(tmp_path: Path) -> None:
 
 def test_ids_in_any_iterable() -> None:
     model = SVD(rank=2).fit(clicks())
-    wanted = model.recommend(["user 1", "user 2"], k=3).item_positions
-    np.testing.assert_array_equal(model.recommend((name for name in ("user 1", "user 2")), k=3).item_positions, wanted)
+    expected = model.recommend(["user 1", "user 2"], k=3).item_positions
+    np.testing.assert_array_equal(
+        model.recommend((name for name in ("user 1", "user 2")), k=3).item_positions, expected
+    )
     with pytest.raises(InputError, match="user 'zz' is not among"):
         model.recommend({"zz"})
     with pytest.raises(InputError, match="users must be a list of ids; got 'user 1'"):

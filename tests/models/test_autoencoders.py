@@ -107,7 +107,7 @@ def test_every_loss_learns_taste(model: CDAE | VAE, loss: Loss) -> None:
 @pytest.mark.parametrize("model_class", [CDAE, VAE])
 def test_a_resumed_training_gives_the_same_model(model_class: type[Any], tmp_path: Path) -> None:
     parts = prorec.split_by_user(clicks(), (0.7, 0.3), seed=0)
-    whole = model_class(8, **QUICK).fit(parts.train, validation=parts.test)
+    uninterrupted = model_class(8, **QUICK).fit(parts.train, validation=parts.test)
     epochs = []
 
     def stop(*_: object, **__: object) -> None:
@@ -118,8 +118,8 @@ def test_a_resumed_training_gives_the_same_model(model_class: type[Any], tmp_pat
     with pytest.raises(KeyboardInterrupt):
         model_class(8, **QUICK).fit(parts.train, validation=parts.test, checkpoint=tmp_path, progress=stop)
     resumed = model_class(8, **QUICK).fit(parts.train, validation=parts.test, checkpoint=tmp_path)
-    assert resumed.history_ == whole.history_
-    for name, array in whole.arrays_.items():
+    assert resumed.history_ == uninterrupted.history_
+    for name, array in uninterrupted.arrays_.items():
         np.testing.assert_array_equal(resumed.arrays_[name], array)
     with pytest.raises(InputError, match="a checkpoint of other parameters or other interactions"):
         model_class(9, **QUICK).fit(parts.train, checkpoint=tmp_path)

@@ -17,13 +17,13 @@ from tests.models.helpers import all_scores, clicks, factors_of, make_matrix
 def test_svd_against_lapack(shape: tuple[int, int]) -> None:
     matrix = make_matrix(*shape)
     values, vectors = leading_right_vectors(matrix, 5, seed=0)
-    _, wanted, right = np.linalg.svd(matrix.toarray().astype(float))
-    np.testing.assert_allclose(values, wanted[:5], rtol=2e-2)
+    _, expected, right = np.linalg.svd(matrix.toarray().astype(float))
+    np.testing.assert_allclose(values, expected[:5], rtol=2e-2)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(5), atol=1e-5)
-    np.testing.assert_allclose(values[0], wanted[0], rtol=1e-5)
+    np.testing.assert_allclose(values[0], expected[0], rtol=1e-5)
     assert abs(vectors[:, 0] @ right[0]) == pytest.approx(1, abs=1e-5)
     kept = np.linalg.norm(matrix @ vectors)
-    assert kept > 0.995 * np.linalg.norm(wanted[:5])
+    assert kept > 0.995 * np.linalg.norm(expected[:5])
 
 
 @pytest.mark.parametrize("true_rank", [1, 3, 12, 40])
@@ -34,15 +34,15 @@ def test_svd_of_a_matrix_of_lower_rank(true_rank: int, scale: float) -> None:
     rows = (rng.random((true_rank, 300)) < 0.2).astype(np.float32)
     dense = rows[rng.integers(true_rank, size=400)]
     values, vectors = leading_right_vectors(csr_array(dense * np.float32(scale)), 20, seed=0)
-    wanted = np.linalg.svd(dense.astype(float), compute_uv=False)[:20]
-    np.testing.assert_allclose(values / scale, wanted, rtol=2e-3, atol=1e-3 * wanted[0])
-    is_zero = wanted < 1e-6 * wanted[0]
+    expected = np.linalg.svd(dense.astype(float), compute_uv=False)[:20]
+    np.testing.assert_allclose(values / scale, expected, rtol=2e-3, atol=1e-3 * expected[0])
+    is_zero = expected < 1e-6 * expected[0]
     assert (vectors[:, is_zero] == 0).all()
     lengths = np.linalg.norm(vectors, axis=0)
     np.testing.assert_allclose(lengths[~is_zero], 1, atol=1e-4)
     projected = dense @ vectors @ vectors.T
-    assert np.linalg.norm(dense - projected) <= np.linalg.norm(wanted) * 1e-3 + np.sqrt(
-        max((dense.astype(float) ** 2).sum() - (wanted**2).sum(), 0)
+    assert np.linalg.norm(dense - projected) <= np.linalg.norm(expected) * 1e-3 + np.sqrt(
+        max((dense.astype(float) ** 2).sum() - (expected**2).sum(), 0)
     ) * (1 + 1e-3)
 
 
@@ -87,8 +87,8 @@ def test_wrmf_users_solve_their_equation() -> None:
     for user in range(60):
         weights = matrix[[user]].toarray()[0].astype(float)
         left = h.T @ h + 2 * np.eye(8) + 10 * (h.T * weights) @ h
-        wanted = np.linalg.solve(left, h.T @ ((10 * weights + 1) * weights))
-        np.testing.assert_allclose(model.arrays_["users"][user], wanted, atol=1e-4)
+        expected = np.linalg.solve(left, h.T @ ((10 * weights + 1) * weights))
+        np.testing.assert_allclose(model.arrays_["users"][user], expected, atol=1e-4)
 
 
 def test_wrmf_lowers_its_objective() -> None:

@@ -1,4 +1,4 @@
-"""Recommenders: how to learn from a weighted matrix of interactions."""
+"""Recommenders that learn from a weighted matrix of interactions."""
 
 from prorec.models.cdae import CDAE
 from prorec.models.ease import EASE

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from prorec._core.checks import check_float
 from prorec._core.errors import InputError
+from prorec.models._cpu_matrix import CpuMatrix
 from prorec.models.model import Model, ScoreFunction
 from prorec.models.storage import Arrays
 
@@ -70,8 +71,7 @@ class EASE(Model):
         device = self._device(matrix.shape)
         if device is not None:
             return {"item_weights": self._learn_on_gpu(matrix, device)}
-        double = matrix.astype(np.float64)
-        gram = (double.T @ double).toarray()
+        gram = CpuMatrix(matrix).gram()
         gram[np.diag_indices_from(gram)] += float(self.regularization)
         factor, info = lapack.dpotrf(gram, lower=True, overwrite_a=True)
         inverse, info = lapack.dpotri(factor, lower=True, overwrite_c=True) if info == 0 else (factor, info)

@@ -37,7 +37,7 @@ def make_model(name: str, parameters: Mapping[str, Any] | None = None) -> Model:
     >>> make_model("nce", {"rank": 20})
     NCE(rank=20, regularization=1000.0, popularity_power=1.0, seed=0)
     """
-    classes = {each.lower(): model_class for each, model_class in Model.registry.items() if each != "ProRec"}
+    classes = {each.lower(): model_class for each, model_class in Model.registry.items()}
     if name.lower() not in classes:
         raise InputError(f"there is no model called {name!r}{_suggest(name.lower(), classes)}")
     model_class = classes[name.lower()]
@@ -50,7 +50,7 @@ def make_model(name: str, parameters: Mapping[str, Any] | None = None) -> Model:
     return model_class(**parameters or {})
 
 
-def cap_rank(model: Model, shape: tuple[int, int], given: Container[str] = ()) -> Model:
+def cap_rank(model: Model, shape: tuple[int, int], set_by_user: Container[str] = ()) -> Model:
     """Return the model with a rank of at most a quarter of the smaller side of the matrix.
 
     With as many factors as users or items, a model memorizes every click.
@@ -61,7 +61,7 @@ def cap_rank(model: Model, shape: tuple[int, int], given: Container[str] = ()) -
         Model whose rank is capped, if it has one.
     shape : (int, int)
         Number of users and number of items.
-    given : container of str, optional
+    set_by_user : container of str, optional
         Names of parameters that the user set; a rank among them is kept.
 
     Returns
@@ -75,7 +75,7 @@ def cap_rank(model: Model, shape: tuple[int, int], given: Container[str] = ()) -
     NCE(rank=10, regularization=1000.0, popularity_power=1.0, seed=0)
     """
     max_rank = max(1, min(shape) // 4)
-    if "rank" in given or getattr(model, "rank", 0) <= max_rank:
+    if "rank" in set_by_user or getattr(model, "rank", 0) <= max_rank:
         return model
     return replace(model, rank=max_rank)  # type: ignore[type-var]
 

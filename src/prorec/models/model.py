@@ -396,15 +396,12 @@ class Model(Estimator):
             raise InputError(f"baskets must be a list of lists of item ids; got {type(baskets).__name__}")
         lists = [_check_ids("each of baskets", basket) for basket in baskets]
         empty = np.empty(0, dtype=np.int64)
-        columns = [self._find_positions("item", basket) if len(basket) else empty for basket in lists]
-        rows = np.repeat(np.arange(len(columns)), [len(basket) for basket in columns])
-        flat = np.concatenate([*columns, empty])
-        matrix = csr_array(
-            (np.ones(len(flat), dtype=np.float32), (rows, flat)), shape=(len(columns), self.interactions_.n_items)
-        )
-        matrix.sum_duplicates()
-        matrix.data[:] = 1
-        return matrix
+        columns = [np.unique(self._find_positions("item", basket)) if len(basket) else empty for basket in lists]
+        indptr = np.cumsum([0, *map(len, columns)])
+        indices = np.concatenate([*columns, empty])
+        ones = np.ones(len(indices), dtype=np.float32)
+        shape = len(columns), self.interactions_.n_items
+        return csr_array((ones, indices.astype(np.int32), indptr.astype(np.int32)), shape=shape)
 
     # ── saving ──────────────────────────────────────────────────────────────────────────────────────
 
