@@ -28,9 +28,9 @@ _KEPT = ("encoder", "encoder_bias", "items", "item_bias")
 class CDAE(_Autoencoder):
     """Predicts a yes or no for each item from a corrupted row of a user's items and a vector of the user.
 
-    ŷ_i = σ(W'·z_i + b') with z_i = ReLU(Wᵀx̃_i + v_i + b), where x̃_i is the corrupted row and v_i the user's vector
-    (Eq. 9 and 10 of the reference). The hidden state z, W' and b' are the factors. A new user has the mean of the user
-    vectors. On sparse data the model may learn little more than popularity.
+    ŷ_i = σ(W'·z_i + b') with z_i = ReLU(Wᵀx̃_i + v_i + b), where x̃_i is the corrupted row and v_i the user's vector.
+    The loss is the cross-entropy of Eq. 3. The hidden state z, W' and b' are the factors. A new user has the mean of
+    the user vectors. On sparse data the model may learn little more than popularity.
 
     References
     ----------

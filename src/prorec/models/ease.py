@@ -27,8 +27,7 @@ _MAX_BYTES = 8e9
 class EASE(Model):
     """Scores items by learned weights between items, S = X·B.
 
-    B minimizes ‖X − XB‖² + λ‖B‖² with a diagonal of zeros, so B_jk = −P_jk / P_kk with P = (XᵀX + λI)⁻¹ (Eq. 8 of the
-    reference).
+    B minimizes ‖X − XB‖² + λ‖B‖² with a diagonal of zeros, so B_jk = −P_jk / P_kk with P = (XᵀX + λI)⁻¹.
 
     The model has a weight for each pair of items and suits thousands of items, not millions. `fit` refuses more than
     8 GB of weights, or more than a GPU has free. There are no factors; `scores_` is a function.

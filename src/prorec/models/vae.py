@@ -26,8 +26,7 @@ class VAE(_Autoencoder):
     """Encodes a user's items as a normal distribution, and decodes it to a choice among all items.
 
     Maximizes E_q[Σ_j x_ij·log π_j(z_i)] − β·KL(q(z_i | x_i) ‖ N(0, I)) with π the softmax of the decoder's scores and
-    q = N(μ(x_i), diag σ²(x_i)) (Eq. 2, 6 and 7 of the reference). β rises linearly to `kl_weight` over the first half
-    of the epochs.
+    q = N(μ(x_i), diag σ²(x_i)). β rises linearly to `kl_weight` over the first half of the epochs.
 
     With `hidden`, there is one tanh layer on either side of the latent one, as in the reference. With `hidden=None` the
     network is linear, which comparisons often call VAE-CF. The last hidden state at z = μ, the decoder's weights and
