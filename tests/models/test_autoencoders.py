@@ -201,3 +201,10 @@ def test_training_needs_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(prorec.models, "_training")
     with pytest.raises(MissingExtraError, match=r"need PyTorch, which is not installed: pip install 'prorec\[torch\]'"):
         CDAE(4).fit(clicks())
+
+
+def test_training_restores_the_global_generator() -> None:
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    VAE(rank=4, hidden=None, **QUICK).fit(clicks())
+    assert torch.equal(torch.random.get_rng_state(), before)

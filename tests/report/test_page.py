@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec import Interactions, ProRec
+from prorec import Interactions, MissingExtraError, ProRec
 from prorec._core.errors import InputError, NotFittedError
 from prorec.evaluation.comparison import compare_on_splits
 from prorec.models import NCE, SVD
@@ -166,7 +166,7 @@ def test_missing_jinja_names_the_extra(tmp_path: Path, monkeypatch: pytest.Monke
 
     denoiser = fit_small()
     monkeypatch.setattr(builtins, "__import__", import_without_jinja)
-    with pytest.raises(InputError, match=r"pip install 'prorec\[report\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'prorec\[report\]'"):
         write_report(denoiser, tmp_path / "report.html")
 
 

@@ -21,7 +21,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from prorec import Interactions, ProRec
+from prorec import Interactions, MissingExtraError, ProRec
 from prorec._core.errors import InputError, NotFittedError
 from prorec.models import NCE, Popularity
 from prorec.report import plot_loss, plot_thresholds, plot_user_matrix, plot_weights, plots
@@ -257,7 +257,7 @@ def test_missing_matplotlib_names_the_extra(denoiser: ProRec, monkeypatch: pytes
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'prorec\[report\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'prorec\[report\]'"):
         plot_weights(denoiser)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +12,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from prorec._core.checks import safe_repr
-from prorec._core.errors import InputError
+from prorec._core.errors import InputError, MemoryLimitError, MissingExtraError
 
 if TYPE_CHECKING:
     import torch
+
+_log = logging.getLogger(__name__)
 
 _MIN_PAIRS_FOR_GPU = 1e9
 """Number of user–item pairs below which the CPU finishes before PyTorch and the GPU's driver are loaded."""
@@ -39,11 +42,16 @@ def resolve_device(name: Any, pairs: float) -> torch.device | None:
     ------
     InputError
         If the device cannot be used here.
+    MissingExtraError
+        If the device needs PyTorch, and PyTorch is missing or cannot be loaded.
     """
     if not isinstance(name, str):
         raise InputError(f"device must be 'auto', 'cpu' or 'cuda'; got {safe_repr(name)}")
     if name == "auto":
-        return _open_device("cuda") if pairs >= _MIN_PAIRS_FOR_GPU and _has_gpu() else None
+        if pairs < _MIN_PAIRS_FOR_GPU or not _has_gpu():
+            return None
+        _log.info("using a GPU for %.2g user–item pairs", pairs)
+        return _open_device("cuda")
     return None if name == "cpu" else _open_device(name)
 
 
@@ -52,11 +60,11 @@ def _open_device(name: str) -> torch.device:
     try:
         import torch
     except ModuleNotFoundError:
-        raise InputError(
+        raise MissingExtraError(
             f"device {name!r} needs PyTorch, which is not installed: pip install 'prorec[torch]'"
         ) from None
     except (ImportError, OSError) as error:
-        raise InputError(f"device {name!r} needs PyTorch, which cannot be loaded: {error}") from None
+        raise MissingExtraError(f"device {name!r} needs PyTorch, which cannot be loaded: {error}") from None
     try:
         device = torch.device(name)
         float(torch.ones(1, device=device))
@@ -105,7 +113,7 @@ def full_precision_matmul() -> Iterator[None]:
 
 @contextmanager
 def explain_out_of_memory(device: torch.device | None, subject: str) -> Iterator[None]:
-    """Turn PyTorch's out-of-memory error inside a `with` block into an `InputError` with a remedy.
+    """Turn PyTorch's out-of-memory error inside a `with` block into a `MemoryLimitError` with a remedy.
 
     Parameters
     ----------
@@ -116,7 +124,7 @@ def explain_out_of_memory(device: torch.device | None, subject: str) -> Iterator
 
     Raises
     ------
-    InputError
+    MemoryLimitError
         If the device runs out of memory.
     """
     if device is None:
@@ -128,7 +136,9 @@ def explain_out_of_memory(device: torch.device | None, subject: str) -> Iterator
         yield
     except torch.OutOfMemoryError as error:
         problem = str(error).splitlines()[0] if str(error) else "out of memory"
-        raise InputError(f"{subject} does not fit on {device}; pass device='cpu' to use the CPU: {problem}") from None
+        raise MemoryLimitError(
+            f"{subject} does not fit on {device}; pass device='cpu' to use the CPU: {problem}"
+        ) from None
 
 
 @cache

@@ -42,8 +42,8 @@ class MissingExtraError(ProrecError, ImportError):
     """An optional dependency is not installed; the message names the extra to install."""
 
 
-class MemoryLimitError(ProrecError, MemoryError):
-    """The work does not fit into the memory of the machine, the device or the budget."""
+class MemoryLimitError(InputError, MemoryError):
+    """The work does not fit into the memory of the machine, the device or the budget; the message has the bytes."""
 
 
 class DownloadError(ProrecError, RuntimeError):

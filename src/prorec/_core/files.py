@@ -61,15 +61,15 @@ def prefix_errors(path: Path) -> Iterator[None]:
     Raises
     ------
     InputError
-        For each `InputError` of the block but `RowError`, and for errors of the system that another path or more
-        space would avoid. `RowError` and other errors pass unchanged.
+        Of the same class, for each `InputError` of the block but `RowError`; and for errors of the system that another
+        path or more space would avoid. `RowError` and other errors pass unchanged.
     """
     try:
         yield
     except RowError:
         raise  # the reader of the file turns the row into a line number
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error.__cause__
+        raise type(error)(f"{path}: {error}") from error.__cause__
     except OSError as error:
         if error.errno in _DISK_FULL:
             raise InputError(f"{path}: there is no space left to write this file ({error.strerror})") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 import warnings
 from typing import Annotated, Any
@@ -37,6 +38,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets question marks, not a crash
     warnings.showwarning = _show_warning  # type: ignore[assignment]
+    if "--debug" in sys.argv:
+        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     try:
         app([word for word in sys.argv[1:] if word != "--debug"])  # --debug may stand anywhere
     except BrokenPipeError:  # the reader of a pipe, such as head, has ended
@@ -70,7 +73,9 @@ def _show_version(is_given: bool) -> None:
 
 @app.callback()
 def prorec(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", metavar="")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show log messages, and the traceback of an error.", metavar="")
+    ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.", metavar="")
     ] = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 import urllib.error
 import urllib.request
@@ -15,6 +16,8 @@ from rich.progress import wrap_file
 
 from prorec._core.errors import DownloadError
 from prorec.data.formats import open_decompressed
+
+_log = logging.getLogger(__name__)
 
 _TRIES = 3
 _TIMEOUT_S = 30
@@ -61,6 +64,7 @@ def download(remote: RemoteFile, folder: Path) -> Path:
     target = folder / remote.name
     if target.exists():
         return target
+    _log.info("downloading %s to %s", remote.address, folder)
     folder.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     for attempt in range(1, _TRIES + 1):

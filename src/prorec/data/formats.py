@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
-from prorec._core.errors import InputError
+from prorec._core.errors import DamagedFileError, InputError
 
 Format = Literal["text", "parquet"]
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
@@ -152,7 +152,7 @@ def open_decompressed(path: Path) -> Iterator[BinaryIO]:
 
     Raises
     ------
-    InputError
+    DamagedFileError
         If a gzipped file is damaged.
     """
     if not is_gzipped(path):
@@ -163,4 +163,4 @@ def open_decompressed(path: Path) -> Iterator[BinaryIO]:
         with gzip.open(path, "rb") as unzipped:
             yield cast(BinaryIO, unzipped)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError("the gzip file is broken or cut short") from error
+        raise DamagedFileError("the gzip file is broken or cut short; compress it again") from error

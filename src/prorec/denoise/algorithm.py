@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec import transport
-from prorec._core.errors import InputError
+from prorec._core.errors import DamagedFileError
 from prorec._core.progress import Progress
 from prorec.denoise.checkpoint import DAMAGED, Checkpoint, State, run_identity
 from prorec.denoise.history import Round
@@ -27,6 +28,8 @@ from prorec.transport.thresholds import Matching, digest_pairs
 
 if TYPE_CHECKING:
     from prorec.denoise.denoiser import ProRec
+
+_log = logging.getLogger(__name__)
 
 
 class DenoisingRun:
@@ -212,7 +215,8 @@ class DenoisingRun:
             self.round = Round.from_dict(state.record["round"])
             self.weights, self.matching = restore_state(state.arrays, self.interactions)
         except (KeyError, TypeError) as error:
-            raise InputError(f"{DAMAGED} ({error!r})") from None
+            raise DamagedFileError(f"{DAMAGED} ({error!r})") from None
+        _log.info("continuing from the checkpoint of round %d", self.round.number)
         self.gamma = self.round.gamma
         if init_arrays := select_arrays("model", state.arrays):
             self.model = replace(self.unfitted)  # type: ignore[type-var]
@@ -262,7 +266,7 @@ def restore_state(arrays: Arrays, interactions: Interactions) -> tuple[NDArray[n
         array = arrays[name]
         if array.shape != (length,) or array.dtype.kind not in "fi" or not np.isfinite(array).all():
             got = f"{array.dtype} of shape {array.shape}"
-            raise InputError(f"the file is damaged: {name} must be {length} finite numbers; got {got}. Fit again")
+            raise DamagedFileError(f"the file is damaged: {name} must be {length} finite numbers; got {got}. Fit again")
     matrix = interactions.matrix
     matching = Matching(
         arrays["kappa"], arrays["threshold"], arrays["shares"], matrix.indptr.astype(np.int64), digest_pairs(matrix)

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from prorec._core.checks import check_int, safe_repr
 from prorec._core.device import resolve_device
-from prorec._core.errors import InputError
+from prorec._core.errors import DamagedFileError, InputError
 from prorec._core.estimator import Estimator
 from prorec._core.files import as_path
 from prorec._core.progress import Progress, check_progress
@@ -479,6 +479,8 @@ class ProRec(DenoiserSettings, Estimator):
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"the denoiser is incomplete or damaged ({error!r}); fit and save it again") from None
+            raise DamagedFileError(
+                f"the denoiser is incomplete or damaged ({error!r}); fit and save it again"
+            ) from None
         denoiser._set_results(interactions, model, weights, matching, history, converged, finder)
         return denoiser

@@ -85,9 +85,11 @@ def _search_with_optuna(method: SearchMethod, grid: Grid, seed: int) -> Search:
             f"search={method!r} requires Optuna, which is not installed: pip install 'prorec[tune]', "
             "or use search='coordinate'"
         ) from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     samplers = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", sampler=samplers[method](seed=seed))
+    optuna.logging.set_verbosity(verbosity)
     while True:
         trial = study.ask()
         value = yield {name: trial.suggest_categorical(name, list(values)) for name, values in grid.items()}

@@ -11,7 +11,7 @@ from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from prorec._core.checks import check_float
-from prorec._core.errors import InputError
+from prorec._core.errors import InputError, MemoryLimitError
 from prorec.models._cpu_matrix import CpuMatrix
 from prorec.models.model import Model, ScoreFunction
 from prorec.models.storage import Arrays
@@ -61,7 +61,7 @@ class EASE(Model):
             needed, limit = 32.0 * shape[1] ** 2, free_memory(device)
             limit_text = f"{limit / 1e9:,.0f} GB are free on {device}"
         if needed > limit:
-            raise InputError(
+            raise MemoryLimitError(
                 f"EASE needs {needed / 1e9:,.0f} GB for the weights between {shape[1]:,} items; {limit_text}. "
                 "Remove rare items, or use a model with factors."
             )

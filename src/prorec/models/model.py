@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, issparse
 
 from prorec._core.checks import check_int, safe_repr
 from prorec._core.device import explain_out_of_memory, resolve_device
-from prorec._core.errors import InputError
+from prorec._core.errors import DamagedFileError, InputError
 from prorec._core.estimator import Estimator
 from prorec._core.files import as_path, prefix_errors
 from prorec.interactions import Interactions
@@ -577,18 +577,18 @@ def as_interactions(interactions: Any) -> Interactions:
 
 
 def _check_arrays(required: Sequence[str], arrays: Arrays, interactions: Interactions) -> None:
-    """Raise InputError unless the arrays of a saved model are complete, of the right shape and finite."""
+    """Raise DamagedFileError unless the arrays of a saved model are complete, of the right shape and finite."""
     problem = "the model is incomplete or damaged"
     missing = [name for name in required if name not in arrays]
     if missing:
-        raise InputError(f"{problem}: {', '.join(missing)} is missing; save the model again")
+        raise DamagedFileError(f"{problem}: {', '.join(missing)} is missing; save the model again")
     width = arrays["items"].shape[-1] if "items" in arrays else 0
     n_users, n_items = interactions.matrix.shape
     shapes = {"users": (n_users, width), "items": (n_items, width), "item_bias": (n_items,)}
     shapes["item_weights"] = (n_items, n_items)
     for name, array in arrays.items():
         if array.dtype.kind != "f" or not np.isfinite(array).all() or array.shape != shapes.get(name, array.shape):
-            raise InputError(
+            raise DamagedFileError(
                 f"{problem}: {name} is {array.dtype} of shape {array.shape}, or has numbers that are not finite; "
                 "save the model again"
             )

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._core.errors import InputError
+from prorec._core.errors import DamagedFileError, InputError
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.interactions import Interactions
 
@@ -103,7 +103,7 @@ def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]
             interactions = _unpack_interactions(arrays, content.get("item_categories"))
             class_name, parameters = content["class_name"], dict(content["parameters"])
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"the model is incomplete or damaged: {error}; save it again") from None
+            raise DamagedFileError(f"the model is incomplete or damaged: {error}; save it again") from None
     learned = {name.removeprefix("learned."): array for name, array in arrays.items() if name.startswith("learned.")}
     return class_name, parameters, learned, interactions
 
@@ -157,7 +157,7 @@ def read_checkpoint(path: Path, identity: str) -> tuple[dict[str, Any], Arrays] 
         except READ_ERRORS as error:
             if getattr(error, "errno", None) in (errno.EACCES, errno.EIO):
                 raise
-            raise InputError(f"this checkpoint is damaged; remove it to start anew ({error})") from None
+            raise DamagedFileError(f"this checkpoint is damaged; remove it to start anew ({error})") from None
         if not is_same:
             raise InputError(
                 "this is a checkpoint of other parameters or other interactions; pass another folder, or remove it to "
@@ -212,11 +212,11 @@ def _read_arrays(folder: Path, content: dict[str, Any]) -> Arrays:
     try:
         return _load_arrays(folder / Path(content["arrays"]).name)
     except FileNotFoundError:
-        raise InputError(f"the model is incomplete: {content['arrays']} is missing; save it again") from None
+        raise DamagedFileError(f"the model is incomplete: {content['arrays']} is missing; save it again") from None
     except READ_ERRORS as error:
         if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EIO, errno.EISDIR):
             raise
-        raise InputError(f"the model's arrays cannot be read: {error}; save it again") from None
+        raise DamagedFileError(f"the model's arrays cannot be read: {error}; save it again") from None
 
 
 def _load_arrays(path: Path) -> Arrays:

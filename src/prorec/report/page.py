@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prorec._core.checks import safe_repr
-from prorec._core.errors import InputError
+from prorec._core.errors import InputError, MissingExtraError
 from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec._core.progress import Progress, check_progress
 from prorec.denoise.denoiser import ProRec
@@ -94,7 +94,7 @@ def check_report_path(path: str | Path) -> None:
     try:
         import jinja2  # noqa: F401
     except ModuleNotFoundError:
-        raise InputError("a report needs Jinja2, which is not installed: pip install 'prorec[report]'") from None
+        raise MissingExtraError("a report needs Jinja2, which is not installed: pip install 'prorec[report]'") from None
     with prefix_errors(path):
         if path.is_dir():
             raise InputError("this is a directory; give the name of a file, such as report.html")

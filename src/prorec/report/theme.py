@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prorec._core.errors import InputError
+from prorec._core.errors import MissingExtraError
 
 GRAY, RED, BLUE, ORANGE = "#4d4d4d", "#d1495b", "#2e86ab", "#e09f1f"
 """Colours of figures. Red marks flagged interactions and results with denoising, gray results without."""
@@ -31,4 +31,6 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
-        raise InputError("figures need Matplotlib, which is not installed: pip install 'prorec[report]'") from None
+        raise MissingExtraError(
+            "figures need Matplotlib, which is not installed: pip install 'prorec[report]'"
+        ) from None

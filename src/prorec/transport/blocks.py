@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.checks import check_float
-from prorec._core.errors import InputError
+from prorec._core.errors import InputError, MemoryLimitError
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec._core.progress import Progress, check_progress
 from prorec.transport.factors import Factors
@@ -164,13 +164,13 @@ def check_memory(memory: Any, n_items: int) -> float:
 
     Raises
     ------
-    InputError
+    MemoryLimitError
         If the budget is too small.
     """
     budget = check_float("memory", memory, 0)
     needed = _bytes_per_worker(1, n_items)
     if budget < needed:
-        raise InputError(
+        raise MemoryLimitError(
             f"memory must be at least {needed:,} bytes, for one row of {n_items:,} items; got {budget:,.0f}"
         )
     return budget

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from prorec._core.checks import check_float
-from prorec._core.errors import ConvergenceWarning, InputError
+from prorec._core.errors import ConvergenceWarning, MemoryLimitError
 from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
 from prorec.transport.plan import SparsePlan
@@ -98,7 +98,7 @@ def check_emd_size(shape: tuple[int, int], memory: float = DEFAULT_EMD_MEMORY) -
     needed = _BYTES_PER_PAIR * n_users * n_items
     seconds = _SECONDS_PER_PAIR * n_users * n_items * np.sqrt(n_users + n_items)
     if needed > memory:
-        raise InputError(
+        raise MemoryLimitError(
             f"memory must be at least {needed:,} bytes for the exact plan of {n_users:,} × {n_items:,}, which takes "
             f"about {_format_duration(seconds)}; got {memory:,.0f}. Use relaxed() or sinkhorn(), which work in blocks"
         )

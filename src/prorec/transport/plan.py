@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.checks import check_array, check_float
-from prorec._core.errors import InputError
+from prorec._core.errors import InputError, MemoryLimitError
 from prorec._core.progress import Progress
 from prorec.transport.backend import Backend, entry_positions
 from prorec.transport.blocks import DEFAULT_MEMORY, BlockProgress, bind_task
@@ -147,13 +147,13 @@ class Plan(ABC):
 
         Raises
         ------
-        InputError
+        MemoryLimitError
             If the result is larger than `memory`.
         """
         n_users, n_items = self.shape
         needed, memory = 8 * n_users * n_items, check_float("memory", memory, 0)
         if needed > memory:
-            raise InputError(
+            raise MemoryLimitError(
                 f"memory must be at least {needed:,} bytes for a dense plan of {n_users:,} × {n_items:,}; "
                 f"got {memory:,.0f}. rows() and values() compute parts of it"
             )
