@@ -12,6 +12,7 @@ its control.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -39,7 +40,7 @@ def measure_gains(seed: int) -> tuple[float, Mapping[str, float]]:
     parts = prorec.split_by_user(clicks, (0.5, 0.2, 0.3), seed=seed)
     train = parts.train
 
-    def ndcg(model: Model) -> float:
+    def ndcg(model: Any) -> float:
         return prorec.evaluate(model, parts.test, k=5, metrics="paper").mean["ndcg@5"]
 
     own = ndcg(_make_nce().fit(train))

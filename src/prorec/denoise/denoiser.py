@@ -392,18 +392,53 @@ class ProRec(DenoiserSettings, Estimator):
         return self.model_.scores_
 
     def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True) -> Recommendations:
-        """Return the k best items of `model_` for each user; see `prorec.models.Model.recommend`.
+        """Return the k best items of `model_` for each user.
 
-        Items that a user has interacted with are left out, whatever their weight.
+        Parameters
+        ----------
+        users : sequence of ids
+            Users that the denoiser was fitted on.
+        k : int, default 10
+            Number of items for each user.
+        exclude_seen : bool, default True
+            Leave out the user's own interactions, whatever their weight: a click of weight 0 is not recommended back.
+
+        Returns
+        -------
+        Recommendations
         """
         return self.model_.recommend(users, k, exclude_seen=exclude_seen)
 
     def recommend_new(self, baskets: Any, k: int = 10) -> Recommendations:
-        """Return the k best items of `model_` for new users; see `prorec.models.Model.recommend_new`."""
+        """Return the k best items of `model_` for new users, without learning again (fold-in).
+
+        Parameters
+        ----------
+        baskets : sequence of sequences of ids
+            Items of each new user.
+        k : int, default 10
+            Number of items for each user.
+
+        Returns
+        -------
+        Recommendations
+        """
         return self.model_.recommend_new(baskets, k)
 
     def similar_items(self, items: Any, k: int = 10) -> SimilarItems:
-        """Return the k items that are most similar by `model_`; see `prorec.models.Model.similar_items`."""
+        """Return the k items that are most similar to each item by `model_`.
+
+        Parameters
+        ----------
+        items : sequence of ids
+            Items to compare with.
+        k : int, default 10
+            Number of similar items for each.
+
+        Returns
+        -------
+        SimilarItems
+        """
         return self.model_.similar_items(items, k)
 
     # ── saving ──────────────────────────────────────────────────────────────────────────────────────

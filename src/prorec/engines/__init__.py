@@ -1,1 +1,1 @@
-"""The same block step on other engines than one machine's own."""
+"""Engines that run the block step of denoising on more than one machine."""

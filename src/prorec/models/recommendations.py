@@ -23,16 +23,40 @@ class Recommender(Protocol):
     """
 
     def fit(self, interactions: Interactions) -> Self:
-        """Learn from interactions, and return self."""
+        """Learn from interactions.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Interactions with their weights.
+
+        Returns
+        -------
+        Self
+        """
         ...
 
     def recommend(self, users: Any, k: int = 10, *, exclude_seen: bool = True) -> Recommendations:
-        """Return the k best items for each user id, best first."""
+        """Return the k best items for each user, best first.
+
+        Parameters
+        ----------
+        users : sequence of ids
+            Users that it was fitted on.
+        k : int, default 10
+            Number of items for each user.
+        exclude_seen : bool, default True
+            Leave out the user's own interactions, whatever their weight.
+
+        Returns
+        -------
+        Recommendations
+        """
         ...
 
 
 class FittedRecommender(Recommender, Protocol):
-    """What a model and a denoiser can both do after `fit`."""
+    """A fitted model or denoiser."""
 
     interactions_: Interactions
     """The interactions that it was fitted to."""

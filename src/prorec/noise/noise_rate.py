@@ -55,7 +55,17 @@ class NoiseRateEstimate:
     """Upper end of the interval."""
 
     def widen(self, other: NoiseRateEstimate) -> Self:
-        """Return the same estimate with an interval that includes the other one's."""
+        """Return the estimate with an interval that includes another one.
+
+        Parameters
+        ----------
+        other : NoiseRateEstimate
+            Estimate whose interval is included.
+
+        Returns
+        -------
+        NoiseRateEstimate
+        """
         return type(self)(self.estimate, min(self.low, other.low), max(self.high, other.high))
 
     def clip(self) -> Self:

@@ -91,7 +91,9 @@ class ALS:
 
         Parameters
         ----------
-        interactions, n_blocks
+        interactions : DataFrame
+            As for `fit`.
+        n_blocks : int
             As for `fit`.
         directory : WorkDirectory
             Receives the factors.
@@ -114,7 +116,19 @@ class ALS:
         return users, directory.cached_table(f"{step}: factors of items", lambda: fit()[1])
 
     def fill_missing(self, table: DataFrame, column: str = "features") -> DataFrame:
-        """Put factors of 0 where a row has none, because nothing was learned about that user."""
+        """Put factors of 0 where a row has none, because nothing was learned about that user.
+
+        Parameters
+        ----------
+        table : DataFrame
+            Table with a column of factors.
+        column : str, default "features"
+            Name of that column.
+
+        Returns
+        -------
+        DataFrame
+        """
         zeros = F.array_repeat(F.lit(0.0).cast("float"), self.rank)
         return table.withColumn(column, F.coalesce(column, zeros))
 
