@@ -51,16 +51,16 @@ def test_every_row_comes_back_with_three_more_columns(clicks: Path, tmp_path: Pa
     assert got.column_names == [*given.column_names, "weight", "noise_probability", "flagged"]
     assert got.select(given.column_names).equals(given)
     log = prorec.read_interactions(clicks, duplicates="max")
-    wanted = prorec.ProRec(NCE(rank=20)).fit(log)
+    expected = prorec.ProRec(NCE(rank=20)).fit(log)
     pairs = zip(log.users[log.user_codes], log.items[log.item_codes], strict=True)
-    place = {pair: at for at, pair in enumerate(pairs)}
-    at = [place[pair] for pair in zip(got["user_id"].to_pylist(), got["item_id"].to_pylist(), strict=True)]
-    np.testing.assert_allclose(got["weight"].to_numpy(), wanted.weights_.data[at], rtol=1e-5)
-    np.testing.assert_allclose(got["noise_probability"].to_numpy(), wanted.noise_probability_[at], rtol=1e-5)
-    np.testing.assert_array_equal(got["flagged"].to_numpy(), wanted.flagged_[at])
+    positions = {pair: position for position, pair in enumerate(pairs)}
+    at = [positions[pair] for pair in zip(got["user_id"].to_pylist(), got["item_id"].to_pylist(), strict=True)]
+    np.testing.assert_allclose(got["weight"].to_numpy(), expected.weights_.data[at], rtol=1e-5)
+    np.testing.assert_allclose(got["noise_probability"].to_numpy(), expected.noise_probability_[at], rtol=1e-5)
+    np.testing.assert_array_equal(got["flagged"].to_numpy(), expected.flagged_[at])
     # The summary.
-    first = wanted.noise_table("pandas").iloc[0]
-    flagged = int(wanted.flagged_[at].sum())
+    first = expected.noise_table("pandas").iloc[0]
+    flagged = int(expected.flagged_[at].sum())
     assert f"{given.num_rows:,} rows read" in done.stdout
     assert f"{flagged:,} rows (" in done.stdout
     assert f"{first.user}" in done.stdout
@@ -85,7 +85,7 @@ def test_streams(clicks: Path, tmp_path: Path) -> None:
     done = run_anew("denoise", "-", "-o", "-", stdin=clicks.read_bytes())
     assert done.returncode == 0, done.stderr
     assert done.stdout == (tmp_path / "file.csv").read_text()
-    assert "rows read" in done.stderr, "what is said goes elsewhere than what is written"
+    assert "rows read" in done.stderr, "the summary does not go into the data"
     done = run_anew("denoise", "-", "-o", "-", "--format", "parquet", "-q", stdin=b"no parquet")
     assert done.returncode == 2
     assert "standard input" in done.stderr
@@ -94,7 +94,7 @@ def test_streams(clicks: Path, tmp_path: Path) -> None:
     assert pq.read_table(io.BytesIO(piped.stdout)).num_rows == len(clicks.read_text().splitlines()) - 1
 
 
-def test_a_log_without_names_or_an_ending(clicks: Path, tmp_path: Path) -> None:
+def test_a_log_without_header_or_known_ending(clicks: Path, tmp_path: Path) -> None:
     rows = [line.split(",") for line in clicks.read_text().replace('"a, b"', "").splitlines()[1:]]
     (tmp_path / "u.data").write_text("".join(f"{user}\t{item}\t{session}\n" for session, item, user, *_ in rows))
     done = run("denoise", "u.data", "--no-header", "--format", "tsv", "-o", "out.csv", cwd=tmp_path)
@@ -106,13 +106,13 @@ def test_a_log_without_names_or_an_ending(clicks: Path, tmp_path: Path) -> None:
 
 def test_json(clicks: Path, tmp_path: Path) -> None:
     done = run("denoise", str(clicks), "-o", str(tmp_path / "out.csv"), "--json")
-    about = json.loads(done.stdout)
+    summary = json.loads(done.stdout)
     assert done.stderr == ""
-    assert about["rows"] == about["rows_written"] == len(clicks.read_text().splitlines()) - 1
-    assert len(about["most_suspicious"]) == 10
+    assert summary["rows"] == summary["rows_written"] == len(clicks.read_text().splitlines()) - 1
+    assert len(summary["most_suspicious"]) == 10
     quiet = run("denoise", str(clicks), "-o", str(tmp_path / "quiet.csv"), "--json", "--quiet")
-    assert json.loads(quiet.stdout)["rows"] == about["rows"]
-    assert set(about["most_suspicious"][0]) == {"user", "item", "noise_probability", "weight"}
+    assert json.loads(quiet.stdout)["rows"] == summary["rows"]
+    assert set(summary["most_suspicious"][0]) == {"user", "item", "noise_probability", "weight"}
 
 
 def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-# ── what is refused ─────────────────────────────────────────────────────────────────────────────────
+# ── bad input ─────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_bad_input_ends_with_a_paragraph_and_nothing_written(
+def test_bad_input_is_refused_and_nothing_is_written(
     clicks: Path, tmp_path: Path, words: tuple[str, ...], problem: str
 ) -> None:
     (tmp_path / "clicks.csv").write_bytes(clicks.read_bytes())
@@ -204,7 +204,7 @@ def test_bad_input_ends_with_a_paragraph_and_nothing_written(
         ("", "--out must be"),
     ],
 )
-def test_places_that_cannot_be_written_to(clicks: Path, tmp_path: Path, out: str, problem: str) -> None:
+def test_outputs_that_cannot_be_written_are_refused(clicks: Path, tmp_path: Path, out: str, problem: str) -> None:
     (tmp_path / "here.csv").write_text("old")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder.csv").mkdir()
@@ -216,7 +216,7 @@ def test_places_that_cannot_be_written_to(clicks: Path, tmp_path: Path, out: str
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "folder.csv", "here.csv"]
 
 
-def test_what_cannot_be_written_is_found_out_before_the_work(tmp_path: Path) -> None:
+def test_columns_that_cannot_be_written_are_refused_before_the_work(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"user": [1, 1, 2], "item": [1, 2, 1], "tags": [["a"], [], None]}), tmp_path / "log.parquet"
     )
@@ -229,7 +229,7 @@ def test_what_cannot_be_written_is_found_out_before_the_work(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "log.parquet"]
 
 
-def test_somebody_who_stops_listening(clicks: Path, tmp_path: Path) -> None:
+def test_a_closed_pipe_leaves_the_output_whole(clicks: Path, tmp_path: Path) -> None:
     words = f"{COMMAND} denoise {clicks} -o {tmp_path}/out.csv | true"
     subprocess.run(["bash", "-c", words], check=False, capture_output=True)
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
@@ -259,7 +259,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file(clicks: Path, tmp_path: Path, 
     assert out.read_text() == "old"
 
 
-# ── taking up again ─────────────────────────────────────────────────────────────────────────────────
+# ── resuming ─────────────────────────────────────────────────────────────────────────────────
 
 
 def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
@@ -270,30 +270,30 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
     prorec.write_interactions(prorec.make_cinema(800, 600, seed=1).interactions, tmp_path / "clicks.csv")
     words = ["denoise", "clicks.csv", "-m", "wrmf", "-p", "rank=64", "--rounds", "4", "--quiet"]
     begin = time.monotonic()
-    assert run(*words, "--out", "wanted.parquet", cwd=tmp_path).returncode == 0
+    assert run(*words, "--out", "expected.parquet", cwd=tmp_path).returncode == 0
     seconds = time.monotonic() - begin
-    wanted = (tmp_path / "wanted.parquet").read_bytes()
+    expected = (tmp_path / "expected.parquet").read_bytes()
     out, work = tmp_path / "out.parquet", tmp_path / ".out.parquet.prorec"
     draw = random.Random(5)
     for share in [*sorted(draw.uniform(0.1, 1.0) for _ in range(5)), None]:
         with Started(*words, "--out", "out.parquet", cwd=tmp_path) as process:
             deadline = time.monotonic() + (60 if share is None else share * seconds)
             while time.monotonic() < deadline and process.poll() is None:
-                assert not out.exists() or out.read_bytes() == wanted
+                assert not out.exists() or out.read_bytes() == expected
                 if share is None and (work / "round.npz").exists():
                     break
                 time.sleep(0.002)
             process.kill(signal.SIGKILL)
         if share is None:
             assert (work / "round.npz").exists()
-        assert not out.exists() or out.read_bytes() == wanted
+        assert not out.exists() or out.read_bytes() == expected
         assert run(*words, "--out", "out.parquet", "--resume", cwd=tmp_path).returncode == 0
-        assert out.read_bytes() == wanted
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.csv", "out.parquet", "wanted.parquet"]
+        assert out.read_bytes() == expected
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.csv", "out.parquet", "expected.parquet"]
         out.unlink()
 
 
-def test_an_interrupted_run_is_not_lost_by_mistake(clicks: Path, tmp_path: Path) -> None:
+def test_the_state_of_an_interrupted_run_is_not_deleted_by_mistake(clicks: Path, tmp_path: Path) -> None:
     work = tmp_path / ".out.csv.prorec"
     log = prorec.read_interactions(clicks, duplicates="max")
     prorec.ProRec(NCE(rank=20)).fit(log, checkpoint=work)
@@ -321,17 +321,17 @@ def test_two_runs_for_one_output(clicks: Path, tmp_path: Path) -> None:
     assert work.exists()
 
 
-def test_interrupted_by_hand(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_state(tmp_path: Path) -> None:
     prorec.write_interactions(prorec.make_cinema(800, 600, seed=1).interactions, tmp_path / "clicks.csv")
     words = [COMMAND, "denoise", "clicks.csv", "-o", "out.csv", "-m", "wrmf", "-p", "rank=64", "--rounds", "500"]
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / ".out.csv.prorec" / "round.npz").exists():
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
+    _, stderr = process.communicate()
     assert process.returncode == 130
-    assert "Pass --resume" in said
-    assert "Traceback" not in said
+    assert "Pass --resume" in stderr
+    assert "Traceback" not in stderr
 
 
 def test_resuming_a_different_run_is_refused(clicks: Path, tmp_path: Path) -> None:

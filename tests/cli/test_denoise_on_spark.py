@@ -51,13 +51,13 @@ def test_refused_before_spark_starts(folder: Path, words: tuple[str, ...], messa
     assert "Traceback" not in done.stderr
 
 
-def test_an_output_that_is_there_is_left_alone(folder: Path) -> None:
+def test_an_existing_output_is_refused(folder: Path) -> None:
     (folder / "there.parquet").mkdir(exist_ok=True)
     done = run("denoise", "clicks.parquet", "--out", "there.parquet", "--engine", "spark", cwd=folder)
     assert (done.returncode, "this exists already; pass --force" in done.stderr) == (2, True)
 
 
-def test_a_master_that_does_not_answer_is_named(folder: Path) -> None:
+def test_a_master_that_does_not_answer_is_refused_by_name(folder: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -81,7 +81,7 @@ def test_without_java(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
-def test_a_killed_driver_leaves_nothing_half_done_and_is_resumed(folder: Path) -> None:
+def test_a_killed_driver_leaves_no_partial_output_and_is_resumed(folder: Path) -> None:
     words = "denoise clicks.parquet --out cleaned.parquet --engine spark --master local[1] -p rank=4 -p sweeps=2"
     words += " --report page.html --json"
     work = folder / ".cleaned.parquet.prorec"

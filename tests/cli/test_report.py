@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
-def test_from_a_csv_to_a_page(folder: Path, tmp_path: Path) -> None:
+def test_report_of_a_csv(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     done = run("report", str(folder / "clicks.csv"), "--out", str(out), "--items", str(folder / "films.csv"))
     assert done.returncode == 0, done.stderr
@@ -64,20 +64,20 @@ def test_from_a_csv_to_a_page(folder: Path, tmp_path: Path) -> None:
     assert data["items"]["name"] == [names[int(item)] for item in data["items"]["id"]]
 
 
-def test_beside_the_cleaned_log(folder: Path, tmp_path: Path) -> None:
+def test_report_of_denoise(folder: Path, tmp_path: Path) -> None:
     with_report, without = tmp_path / "a.csv", tmp_path / "b.csv"
     page = tmp_path / "report.html"
     done = run("denoise", str(folder / "clicks.csv"), "--out", str(with_report), "--report", str(page), "--json")
     assert done.returncode == 0, done.stderr
-    about = json.loads(done.stdout)
-    assert about["report"] == str(page)
+    summary = json.loads(done.stdout)
+    assert summary["report"] == str(page)
     assert run("denoise", str(folder / "clicks.csv"), "--out", str(without)).returncode == 0
     assert with_report.read_bytes() == without.read_bytes()
-    assert f"<strong>{about['flagged_rows']:,}</strong>" in page.read_text()
+    assert f"<strong>{summary['flagged_rows']:,}</strong>" in page.read_text()
     assert "not estimated" in page.read_text()
 
 
-def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
+def test_report_of_a_trained_denoiser(folder: Path, tmp_path: Path) -> None:
     log, model = str(folder / "clicks.csv"), str(tmp_path / "model")
     assert run("train", log, "--denoise", "--out", model).returncode == 0
     out = tmp_path / "report.html"
@@ -95,8 +95,8 @@ def test_of_a_denoiser_that_was_trained(folder: Path, tmp_path: Path) -> None:
     assert run("train", log, "--out", plain).returncode == 0
     refused = run("report", plain, "--out", str(tmp_path / "x.html"))
     assert (refused.returncode, "prorec train --denoise" in refused.stderr) == (2, True)
-    told = run("report", model, "--out", str(tmp_path / "x.html"), "--fdr", "0.2")
-    assert (told.returncode, "--fdr has no effect for a denoiser" in told.stderr) == (2, True)
+    refused_option = run("report", model, "--out", str(tmp_path / "x.html"), "--fdr", "0.2")
+    assert (refused_option.returncode, "--fdr has no effect for a denoiser" in refused_option.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_bad_input(folder: Path, words: tuple[str, ...], message: str) -> None:
     assert not list(folder.glob("*.html"))
 
 
-def test_bad_input_beside_the_log(folder: Path, tmp_path: Path) -> None:
+def test_bad_report_options_of_denoise(folder: Path, tmp_path: Path) -> None:
     log, out = str(folder / "clicks.csv"), str(tmp_path / "out.csv")
     for words, message in (
         (("--items", "films.csv"), "--items has no effect without --report"),
@@ -130,7 +130,7 @@ def test_bad_input_beside_the_log(folder: Path, tmp_path: Path) -> None:
         assert not Path(out).exists()
 
 
-def test_columns_of_other_names_and_the_log_for_its_items(tmp_path: Path) -> None:
+def test_other_column_names_and_items_in_the_log(tmp_path: Path) -> None:
     rows = [
         f"c{user};s{item};2024-05-{1 + item:02}T10:00:00Z;Thing {item};Tools | Toys"
         for user in range(12)
@@ -146,7 +146,7 @@ def test_columns_of_other_names_and_the_log_for_its_items(tmp_path: Path) -> Non
     assert data["clicks"]["time"] is not None
 
 
-def test_times_that_nobody_asked_for_do_no_harm(tmp_path: Path) -> None:
+def test_an_unreadable_time_column_is_ignored_unless_requested(tmp_path: Path) -> None:
     rows = [f"{user},{item},{item},noon" for user in range(12) for item in range(user % 4, 9)]
     (tmp_path / "log.csv").write_text("user,item,time,timestamp\n" + "\n".join(rows) + "\n")
     done = run("report", "log.csv", "--out", "r.html", "--noise-method", "plan", cwd=tmp_path)
@@ -158,7 +158,7 @@ def test_times_that_nobody_asked_for_do_no_harm(tmp_path: Path) -> None:
     assert "log.csv: row 1: the timestamp 'noon' is not a number or a date" in " ".join(refused.stderr.split())
 
 
-def test_a_data_set_with_its_items(tmp_path: Path) -> None:
+def test_datasets_get_writes_items(tmp_path: Path) -> None:
     done = run("datasets", "get", "cinema", "--out", "clicks.csv", "--items", "films.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     club = prorec.load_dataset("cinema")

@@ -17,24 +17,24 @@ from tests.cli.shell import run
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A week's clicks, a model of them that can score, and one that can't."""
-    place = tmp_path_factory.mktemp("weekly")
+    folder = tmp_path_factory.mktemp("weekly")
     parts = prorec.split_by_user(prorec.make_cinema(200, 150, seed=3).interactions, (0.8, 0.2), seed=0)
     for name, part in (("week", parts.train), ("later", parts.test)):
-        prorec.write_interactions(part, place / f"{name}.csv")
+        prorec.write_interactions(part, folder / f"{name}.csv")
     for name, noise in (("model", "cross-fit"), ("plan", "plan")):
         done = run(
             "train",
-            str(place / "week.csv"),
+            str(folder / "week.csv"),
             "--denoise",
             "--noise-method",
             noise,
             "-p",
             "rank=8",
             "--out",
-            str(place / name),
+            str(folder / name),
         )
         assert done.returncode == 0, done.stderr
-    return place
+    return folder
 
 
 def test_score_later_clicks(folder: Path) -> None:
@@ -48,12 +48,12 @@ def test_score_later_clicks(folder: Path) -> None:
     assert table.num_rows == len(later)
     model = prorec.load(folder / "model")
     assert isinstance(model, prorec.ProRec)
-    wanted = model.score(later).sort_by([("user", "ascending"), ("item", "ascending")])
+    expected = model.score(later).sort_by([("user", "ascending"), ("item", "ascending")])
     got = table.sort_by([("user", "ascending"), ("item", "ascending")])
-    np.testing.assert_array_equal(got["noise_probability"].to_numpy(), wanted["noise_probability"].to_numpy())
+    np.testing.assert_array_equal(got["noise_probability"].to_numpy(), expected["noise_probability"].to_numpy())
 
 
-def test_score_strangers(folder: Path) -> None:
+def test_score_unknown_users_and_items(folder: Path) -> None:
     first, second = prorec.read_interactions(folder / "week.csv").items[:2]
     (folder / "new.csv").write_text(f"who,item\n999999,{first}\n999999,{second}\n888888,{first}\n1,777777\n")
     done = run("score", str(folder / "model"), str(folder / "new.csv"), "--user-col", "who", "--out", "-", "--json")
@@ -62,11 +62,11 @@ def test_score_strangers(folder: Path) -> None:
     assert lines[0] == "who,item,noise_probability,basis"
     assert [line.rpartition(",")[2] for line in lines[1:]] == ["models", "models", "popularity", "unknown item"]
     assert lines[4] == "1,777777,,unknown item", "an empty cell, not a number that is none"
-    about = json.loads(done.stderr)
-    assert about["basis"] == {"models": 2, "popularity": 1, "unknown item": 1}
+    summary = json.loads(done.stderr)
+    assert summary["basis"] == {"models": 2, "popularity": 1, "unknown item": 1}
 
 
-def test_what_cannot_score(folder: Path) -> None:
+def test_models_that_cannot_score_are_refused(folder: Path) -> None:
     later = str(folder / "later.csv")
     done = run("score", str(folder / "plan"), later, "--out", "-")
     assert done.returncode == 2
@@ -92,11 +92,11 @@ def test_denoise_with_cross_fitted_probabilities(folder: Path) -> None:
     assert "noise rate is estimated at" in done.stdout
     assert "not calibrated" not in done.stdout
     table = pacsv.read_csv(out)
-    wanted = prorec.NoiseFinder().fit(prorec.read_interactions(week))
+    expected = prorec.NoiseFinder().fit(prorec.read_interactions(week))
     np.testing.assert_allclose(
-        np.sort(table["noise_probability"].to_numpy()), np.sort(wanted.noise_probability_), atol=1e-6
+        np.sort(table["noise_probability"].to_numpy()), np.sort(expected.noise_probability_), atol=1e-6
     )
-    assert table["flagged"].to_numpy(zero_copy_only=False).sum() == wanted.flag(fdr=0.5).sum()
+    assert table["flagged"].to_numpy(zero_copy_only=False).sum() == expected.flag(fdr=0.5).sum()
     for words in (["--fdr", "0"], ["--fdr", "1.5"], ["--noise-method", "guess"]):
         done = run("denoise", week, *words, "--out", str(folder / "no.csv"))
         assert done.returncode == 2

@@ -38,14 +38,14 @@ def folder(clicks: Path) -> Path:
 
 def test_train_and_recommend(clicks: Path, folder: Path, tmp_path: Path) -> None:
     log = prorec.read_interactions(clicks)
-    wanted = prorec.ProRec(WRMF(rank=8), gamma=0.2).fit(log).recommend(log.users, k=4).to_table()
+    expected = prorec.ProRec(WRMF(rank=8), gamma=0.2).fit(log).recommend(log.users, k=4).to_table()
     done = run("recommend", str(folder), "-k", "4", "--out", str(tmp_path / "recs.parquet"))
     assert done.returncode == 0, done.stderr
     assert f"{4 * log.n_users:,} recommendations for {log.n_users:,} users" in done.stdout
     got = pq.read_table(tmp_path / "recs.parquet")
     assert got.column_names == ["user", "rank", "item", "score"]
-    assert got.select(["user", "rank", "item"]).equals(wanted.select(["user", "rank", "item"]))
-    np.testing.assert_allclose(got["score"].to_numpy(), wanted["score"].to_numpy(), rtol=1e-4)
+    assert got.select(["user", "rank", "item"]).equals(expected.select(["user", "rank", "item"]))
+    np.testing.assert_allclose(got["score"].to_numpy(), expected["score"].to_numpy(), rtol=1e-4)
     some = run("recommend", str(folder), "-k", "2", "-u", "3", "-u", "7").stdout
     assert [line.split(",")[0] for line in some.splitlines()] == ["user", "3", "3", "7", "7"]
 
@@ -59,7 +59,7 @@ def test_train_without_denoising(clicks: Path, tmp_path: Path) -> None:
     assert model.rank == model.interactions_.n_items // 4, "at most"  # type: ignore[attr-defined]
 
 
-def test_what_train_and_recommend_refuse(clicks: Path, folder: Path, tmp_path: Path) -> None:
+def test_bad_input_of_train_and_recommend(clicks: Path, folder: Path, tmp_path: Path) -> None:
     before = (folder / "model.json").read_text()
     for words, problem in (
         (("train", str(clicks), "--out", str(folder)), "this folder is not empty; pass --force"),
@@ -111,7 +111,7 @@ def test_evaluate(clicks: Path) -> None:
     assert "2 random splits" in shown
 
 
-def test_the_control_has_weights_that_are_small_but_alike(clicks: Path) -> None:
+def test_the_control_has_equal_weights(clicks: Path) -> None:
     done = run("evaluate", str(clicks), "--models", "nce,nce+scaled,nce+prorec", "--seeds", "1", "--json", "--quiet")
     nce, control, ours = json.loads(done.stdout)
     parts = prorec.split_by_user(prorec.read_interactions(clicks), (0.7, 0.3), seed=0)
@@ -122,14 +122,14 @@ def test_the_control_has_weights_that_are_small_but_alike(clicks: Path) -> None:
     assert len({nce["mean"]["ndcg@5"], control["mean"]["ndcg@5"], ours["mean"]["ndcg@5"]}) == 3
 
 
-def test_a_denoised_log_is_no_test(clicks: Path, tmp_path: Path) -> None:
+def test_evaluate_warns_of_a_denoised_log(clicks: Path, tmp_path: Path) -> None:
     run("denoise", str(clicks), "-o", str(tmp_path / "cleaned.csv"))
     done = run("evaluate", str(tmp_path / "cleaned.csv"), "--models", "popularity", "--seeds", "1")
     assert "this log has been denoised" in done.stderr
     assert "popularity" in done.stdout
 
 
-def test_a_baseline_of_nothing(tmp_path: Path) -> None:
+def test_a_baseline_of_zero(tmp_path: Path) -> None:
     pairs = [f"{user},{4 * user + item}" for user in range(6) for item in range(4)]
     (tmp_path / "apart.csv").write_text("\n".join(["user,item", *pairs]))
     done = run("evaluate", str(tmp_path / "apart.csv"), "--models", "popularity,ease", "--seeds", "1", "-k", "1")
@@ -138,7 +138,7 @@ def test_a_baseline_of_nothing(tmp_path: Path) -> None:
     assert " +0." in done.stdout, "there is nothing to be relative to"
 
 
-def test_what_evaluate_refuses(clicks: Path) -> None:
+def test_bad_input_of_evaluate(clicks: Path) -> None:
     for words, problem in (
         (("--models", "nce,nec"), "there is no model called 'nec'; did you mean 'nce'?"),
         (("--models", "nce+magic"), "got 'nce+magic'"),
@@ -155,7 +155,7 @@ def test_what_evaluate_refuses(clicks: Path) -> None:
         assert problem in done.stderr
 
 
-def test_get_a_data_set_as_a_file(tmp_path: Path, no_data: Path) -> None:
+def test_datasets_get_writes_a_file(tmp_path: Path, no_data: Path) -> None:
     out = tmp_path / "clicks.csv"
     assert run("datasets", "get", "cinema", "--out", str(out)).returncode == 0
     assert pacsv.read_csv(out).num_rows == len(prorec.load_dataset("cinema"))

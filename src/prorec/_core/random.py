@@ -1,6 +1,9 @@
-"""Random generators, each from a seed; the global generators of numpy and Python are never used."""
+"""Random generators, each from a seed; global generators keep their state."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -35,3 +38,16 @@ def make_generator(seed: int) -> np.random.Generator:
     numpy.random.Generator
     """
     return np.random.default_rng(seed_sequence(seed))
+
+
+@contextmanager
+def preserve_torch_state() -> Iterator[None]:
+    """Restore the global random generators of PyTorch after a `with` block that seeds them.
+
+    Some operations of PyTorch draw only from its global generators, so training has to seed these.
+    """
+    import torch
+
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng(devices=devices):
+        yield

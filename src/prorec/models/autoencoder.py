@@ -18,6 +18,7 @@ from prorec._core.checks import check_choice, check_float, check_int
 from prorec._core.device import explain_out_of_memory
 from prorec._core.errors import InputError
 from prorec._core.progress import Progress, check_progress
+from prorec._core.random import preserve_torch_state
 from prorec.interactions import Interactions
 from prorec.models.model import Model, as_interactions
 from prorec.models.storage import Arrays
@@ -113,7 +114,8 @@ class _Autoencoder(Model):
         if init_from is not None:
             network.start_from(self._copy_start(init_from, shape))
         folder = None if checkpoint is None else Path(checkpoint)
-        with explain_out_of_memory(self._device(shape), f"{type(self).__name__} with batch_size={self.batch_size}"):
+        subject = f"{type(self).__name__} with batch_size={self.batch_size}"
+        with preserve_torch_state(), explain_out_of_memory(self._device(shape), subject):
             self.history_ = _training.train(self, network, interactions, validation, folder, progress)
         return self._set_result(self._to_arrays(network.to_arrays(), interactions.matrix), interactions)
 
