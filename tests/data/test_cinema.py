@@ -25,7 +25,7 @@ def test_the_planted_truth_holds_for_every_click() -> None:
     np.testing.assert_array_equal(club.is_mistake, clicks.columns["origin"] == MISTAKE)
 
 
-def test_shares_and_sizes_are_what_was_asked_for() -> None:
+def test_rates_and_sizes_are_the_requested_ones() -> None:
     club = make_cinema(2000, 1500, mistake_rate=0.2, exploration_rate=0.1, seed=3)
     origin = club.interactions.columns["origin"]
     assert club.interactions.matrix.shape == (2000, 1500)

@@ -75,7 +75,7 @@ def test_a_broken_download_goes_on_where_it_broke(server: str, tmp_path: Path) -
     assert Server.ranges == [None, "bytes=300000-", "bytes=600000-"]
 
 
-def test_what_was_got_is_kept_for_the_next_run(server: str, tmp_path: Path) -> None:
+def test_a_partial_download_is_kept_for_the_next_run(server: str, tmp_path: Path) -> None:
     Server.breaks = 3
     with pytest.raises(DownloadError, match="could not be downloaded"):
         download(remote(f"{server}/data.txt"), tmp_path)
@@ -95,7 +95,7 @@ def test_a_part_that_is_whole_already_is_taken(server: str, tmp_path: Path) -> N
     assert download(remote(f"{server}/data.txt"), tmp_path).read_bytes() == CONTENT
 
 
-def test_the_wrong_content_is_thrown_away(server: str, tmp_path: Path) -> None:
+def test_a_file_with_a_wrong_digest_is_deleted(server: str, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="does not have the expected md5:00"):
         download(RemoteFile(f"{server}/data.txt", "md5:00"), tmp_path)
     assert list(tmp_path.iterdir()) == []

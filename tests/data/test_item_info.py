@@ -32,7 +32,7 @@ def test_names_and_categories(tmp_path: Path) -> None:
     }
 
 
-def test_the_log_itself_will_do_and_the_first_row_counts(tmp_path: Path) -> None:
+def test_the_log_may_be_the_file_and_its_first_row_counts(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user_id,item_id,category\na,x,Tea\nb,x,Coffee\nc,y,Milk\n")
     known = add_item_info(clicks(["x", "y"]), path)
@@ -80,7 +80,7 @@ def test_files_that_are_not_what_they_say(tmp_path: Path) -> None:
             add_item_info(clicks([1]), tmp_path / name)
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_writing_and_reading_give_the_same(tmp_path: Path) -> None:
     known = clicks(["x", "y"]).with_item_info({"x": "a, b", "y": "c"}, {"x": ["d", "e"], "y": []})
     write_item_info(known, tmp_path / "items.csv")
     assert info(add_item_info(clicks(["x", "y"]), tmp_path / "items.csv")) == info(known)

@@ -112,7 +112,7 @@ def test_swapping_works_on_data_of_usual_density(ratio: float) -> None:
     np.testing.assert_array_equal(noisy.interactions.popularity, clicks.popularity)
 
 
-def test_who_and_what_noise_falls_on() -> None:
+def test_noise_follows_activity_and_popularity() -> None:
     clicks = make_cinema(500, 2000, seed=2).interactions
     false = {}
     for kind in ("uniform", "popularity"):
@@ -125,7 +125,7 @@ def test_who_and_what_noise_falls_on() -> None:
     assert np.corrcoef(false["uniform"].popularity, clicks.popularity)[0, 1] < 0.05
 
 
-def test_drawing_and_listing_have_the_same_distribution() -> None:
+def test_draws_and_enumeration_have_the_same_distribution() -> None:
     # User 0 has three clicks of four, items 0..3 have popularity 3, 1, 1, 0 (user 1 has item 0; user 2 items 0 and 1).
     data = Interactions.from_table(pa.table({"user": [0, 0, 1, 2, 2], "item": [0, 2, 0, 0, 1], "timestamp": [0] * 5}))
     from prorec.data.noise_injection import _draw_by_enumeration, _taken_pairs
@@ -169,7 +169,7 @@ def test_times_of_any_kind(dtype: str) -> None:
     assert (noisy.columns["timestamp"][noisy.user_codes == 1] >= days[2]).all()
 
 
-def test_where_chance_hardly_finds_a_free_pair_they_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_pairs_are_enumerated_if_draws_hardly_find_one(monkeypatch: pytest.MonkeyPatch) -> None:
     # Two items that everybody has, and few others: nearly every draw by popularity falls on a taken pair.
     everybody, few = np.arange(400), np.arange(0, 400, 50)
     users = np.concatenate([everybody, everybody, few])
@@ -185,7 +185,7 @@ def test_where_chance_hardly_finds_a_free_pair_they_are_listed(monkeypatch: pyte
         inject_noise(idle, 1.0)  # the other free ones are of a user who does nothing
 
 
-def test_truth_columns_are_dropped_because_they_would_lie() -> None:
+def test_other_columns_are_dropped() -> None:
     noisy = inject_noise(make_cinema(100, 100).interactions, 0.1)
     assert set(noisy.interactions.columns) == {"timestamp"}
 

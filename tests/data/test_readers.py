@@ -17,7 +17,7 @@ from prorec.models import WRMF
 LOG = "user,item,rating,timestamp\nbob,7,4.5,100\nann,7,3,90\nbob,9,1,80\n"
 
 
-def written(folder: Path, name: str, content: str | bytes) -> Path:
+def write_file(folder: Path, name: str, content: str | bytes) -> Path:
     path = folder / name
     raw = content.encode() if isinstance(content, str) else content
     path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
@@ -35,7 +35,7 @@ def check_log(clicks: Interactions) -> None:
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".CSV"])
 def test_text(tmp_path: Path, ending: str) -> None:
     text = LOG.replace(",", "\t") if "tsv" in ending else LOG
-    check_log(read_interactions(written(tmp_path, f"log{ending}", text)))
+    check_log(read_interactions(write_file(tmp_path, f"log{ending}", text)))
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".parquet.gz"])
@@ -44,7 +44,7 @@ def test_parquet(tmp_path: Path, ending: str) -> None:
         {"user": ["bob", "ann", "bob"], "item": [7, 7, 9], "rating": [4.5, 3, 1], "timestamp": [100, 90, 80]}
     )
     pq.write_table(table, tmp_path / "plain.parquet")
-    check_log(read_interactions(written(tmp_path, f"log{ending}", (tmp_path / "plain.parquet").read_bytes())))
+    check_log(read_interactions(write_file(tmp_path, f"log{ending}", (tmp_path / "plain.parquet").read_bytes())))
 
 
 @pytest.mark.parametrize(
@@ -62,22 +62,22 @@ def test_parquet(tmp_path: Path, ending: str) -> None:
     ],
 )
 def test_shapes_of_text(tmp_path: Path, text: str, options: dict[str, Any]) -> None:
-    clicks = read_interactions(written(tmp_path, "log.csv", text), **options)
+    clicks = read_interactions(write_file(tmp_path, "log.csv", text), **options)
     assert clicks.users.tolist() == ["ann", "bob"]
     assert clicks.items.tolist() == [7, 9]
     assert clicks.matrix.toarray().tolist() == [[1, 0], [1, 1]]
 
 
 def test_the_types_of_ids(tmp_path: Path) -> None:
-    plain = written(tmp_path, "plain.csv", "user,item\n1,10\n2,20\n")
+    plain = write_file(tmp_path, "plain.csv", "user,item\n1,10\n2,20\n")
     assert read_interactions(plain).users.tolist() == [1, 2]
     assert read_interactions(plain, ids="text").users.tolist() == ["1", "2"]
-    padded = written(tmp_path, "padded.csv", "user,item\n007,10\n7,20\n")
+    padded = write_file(tmp_path, "padded.csv", "user,item\n007,10\n7,20\n")
     assert read_interactions(padded).users.tolist() == ["007", "7"], "leading zeros are part of an id"
-    dates = written(tmp_path, "dates.csv", "user,item\n2024-01-01,true\n2024-01-02,false\n")
+    dates = write_file(tmp_path, "dates.csv", "user,item\n2024-01-01,true\n2024-01-02,false\n")
     assert read_interactions(dates).users.tolist() == ["2024-01-01", "2024-01-02"]
     assert read_interactions(dates).items.tolist() == ["false", "true"]
-    huge = written(tmp_path, "huge.csv", f"user,item\n{10**30},1\n5,1\n")
+    huge = write_file(tmp_path, "huge.csv", f"user,item\n{10**30},1\n5,1\n")
     assert read_interactions(huge).users.tolist() == [str(10**30), "5"]
     pq.write_table(pa.table({"user": [1], "item": [2]}), tmp_path / "p.parquet")
     assert read_interactions(tmp_path / "p.parquet", ids="text").users.tolist() == ["1"]
@@ -85,10 +85,10 @@ def test_the_types_of_ids(tmp_path: Path) -> None:
         read_interactions(plain, ids="int")  # type: ignore[arg-type]
 
 
-def test_what_the_first_lines_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_that_change_below_the_first_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_file, "_HEAD_BYTES", 64)
     rows = [f"{at},{at % 7},{at}" for at in range(100)]
-    late = written(tmp_path, "late.csv", "\n".join(["user,item,timestamp", *rows, "x9,1,5", "3,9,1.5"]))
+    late = write_file(tmp_path, "late.csv", "\n".join(["user,item,timestamp", *rows, "x9,1,5", "3,9,1.5"]))
     clicks = read_interactions(late)
     assert "x9" in clicks.users
     assert clicks.n_users == 101
@@ -98,7 +98,7 @@ def test_what_the_first_lines_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("odd", ["007", "0x7", " 7", "7 ", "\t7", "7\t", "+7", "-0", '"007"'])
 def test_ids_are_never_merged_however_late_the_odd_one_comes(tmp_path: Path, odd: str) -> None:
     rows = [f"{100_000 + at},{at % 50}" for at in range(120_000)]
-    path = written(tmp_path, "log.csv", "\n".join(["user,item", *rows, "7,1", f"{odd},1"]))
+    path = write_file(tmp_path, "log.csv", "\n".join(["user,item", *rows, "7,1", f"{odd},1"]))
     assert path.stat().st_size > text_file._HEAD_BYTES
     clicks = read_interactions(path)
     assert clicks.n_users == 120_002
@@ -106,20 +106,20 @@ def test_ids_are_never_merged_however_late_the_odd_one_comes(tmp_path: Path, odd
 
 
 def test_large_integers_and_zero_padded_other_columns_stay_integers(tmp_path: Path) -> None:
-    path = written(tmp_path, "log.csv", f"user,item,note\n{2**63 - 1},5,007\n{10**18},6, x\n")
+    path = write_file(tmp_path, "log.csv", f"user,item,note\n{2**63 - 1},5,007\n{10**18},6, x\n")
     assert read_interactions(path).users.tolist() == [10**18, 2**63 - 1]
 
 
 def test_quotes_that_never_close_are_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, "log.tsv", 'user\titem\ttitle\n1\t10\tUp\n2\t11\t"Heroes\n3\t12\tBrazil\n')
+    path = write_file(tmp_path, "log.tsv", 'user\titem\ttitle\n1\t10\tUp\n2\t11\t"Heroes\n3\t12\tBrazil\n')
     with pytest.raises(InputError, match=r"log\.tsv: line 3: a quotation mark is opened and never closed"):
         read_interactions(path)
-    old_mac = written(tmp_path, "mac.csv", 'user,item,title\r1,2,"a\r3,4,b\r5,6,c\r')
+    old_mac = write_file(tmp_path, "mac.csv", 'user,item,title\r1,2,"a\r3,4,b\r5,6,c\r')
     with pytest.raises(InputError, match="line 2: a quotation mark is opened and never closed"):
         read_interactions(old_mac)
-    literal = written(tmp_path, "size.csv", 'user,item,size\n1,10,5"\n2,11,x\n')
+    literal = write_file(tmp_path, "size.csv", 'user,item,size\n1,10,5"\n2,11,x\n')
     assert len(read_interactions(literal)) == 2, "inside a field it is a character like any other"
-    long = written(tmp_path, "long.csv", f'user,item,text\n1,10,"{"x" * 200_000}"\n2,11,"a\nb"\n')
+    long = write_file(tmp_path, "long.csv", f'user,item,text\n1,10,"{"x" * 200_000}"\n2,11,"a\nb"\n')
     assert len(read_interactions(long)) == 2
 
 
@@ -127,16 +127,16 @@ def test_quotes_that_never_close_are_refused(tmp_path: Path) -> None:
 def test_quotes_that_swallow_rows_are_pointed_out(tmp_path: Path, n_rows: int) -> None:
     stray = (n_rows - 100, n_rows - 50)
     rows = [f"{at}\t{at}\t{'*' if at in stray else ''}film" for at in range(n_rows)]
-    path = written(tmp_path, "log.tsv", "\n".join(["user\titem\ttitle", *rows]).replace("*", '"') + "\n")
+    path = write_file(tmp_path, "log.tsv", "\n".join(["user\titem\ttitle", *rows]).replace("*", '"') + "\n")
     with pytest.warns(DataWarning, match=f"in quotes from line {stray[0] + 2} on looks like rows of its own"):
         read_interactions(path)
 
 
 def test_line_breaks_in_quotes_and_long_lines_far_down(tmp_path: Path) -> None:
     rows = [f"{at},{at % 50},plain" for at in range(100_000)]
-    late = written(tmp_path, "late.csv", "\n".join(["user,item,text", *rows, '7,9,"two\nlines"', "8,9,x"]))
+    late = write_file(tmp_path, "late.csv", "\n".join(["user,item,text", *rows, '7,9,"two\nlines"', "8,9,x"]))
     assert len(read_interactions(late)) == 100_002
-    wide = written(tmp_path, "wide.csv", f"user,item,text\n1,2,{'x' * 3_500_000}\n3,4,y\n")
+    wide = write_file(tmp_path, "wide.csv", f"user,item,text\n1,2,{'x' * 3_500_000}\n3,4,y\n")
     assert len(read_interactions(wide)) == 2
 
 
@@ -144,10 +144,10 @@ def test_line_breaks_in_quotes_and_long_lines_far_down(tmp_path: Path) -> None:
 def test_the_first_lines_may_be_cut_anywhere(tmp_path: Path, padding: int) -> None:
     pad = "x" * padding
     quoted = [f'{at % 1000},"{pad}\nsecond line of the title",{at}' for at in range(40_000)]
-    path = written(tmp_path, "quoted.csv", "\n".join(["user,title,item", *quoted]))
+    path = write_file(tmp_path, "quoted.csv", "\n".join(["user,title,item", *quoted]))
     assert path.stat().st_size > text_file._HEAD_BYTES
     assert read_interactions(path).users.tolist() == list(range(1000))
-    old_mac = written(
+    old_mac = write_file(
         tmp_path, "mac.csv", "\r".join(["user,item,t", *(f"{at % 1000},{at},{pad}" for at in range(130_000))])
     )
     assert old_mac.stat().st_size > text_file._HEAD_BYTES
@@ -160,12 +160,12 @@ def test_a_name_that_ends_in_gz_does_not_make_a_file_gzipped(tmp_path: Path) -> 
 
 
 def test_hints_for_the_usual_mistakes(tmp_path: Path) -> None:
-    bare = written(tmp_path, "bare.tsv", "1\t10\t5\n2\t11\t4\n")
+    bare = write_file(tmp_path, "bare.tsv", "1\t10\t5\n2\t11\t4\n")
     with pytest.raises(InputError, match="If the first line is data, give header=False"):
         read_interactions(bare)
     with pytest.warns(DataWarning, match="the first line was taken for names, but has 1, 10, 5 in it"):
         read_interactions(bare, user_col=0, item_col=1, rating_col=2)
-    other = written(tmp_path, "other.csv", "user;item\n1;2\n")
+    other = write_file(tmp_path, "other.csv", "user;item\n1;2\n")
     with pytest.raises(InputError, match="there is one column only, 'user;item': is the separator ';'"):
         read_interactions(other)
     with pytest.raises(InputError, match="one ASCII character"):
@@ -176,21 +176,21 @@ def test_a_large_file_is_the_same_as_its_rows(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(0, 3000, (300_000, 2)), axis=0)
     rng.shuffle(pairs)
-    path = written(tmp_path, "log.csv", "user,item\n" + "\n".join(f"u{u},{i}" for u, i in pairs))
+    path = write_file(tmp_path, "log.csv", "user,item\n" + "\n".join(f"u{u},{i}" for u, i in pairs))
     clicks = read_interactions(path)
     assert path.stat().st_size > 2 * text_file._HEAD_BYTES, "more than one block"
     got = {(u, i) for u, i in zip(clicks.users[clicks.user_codes], clicks.items[clicks.item_codes], strict=True)}
     assert got == {(f"u{u}", i) for u, i in pairs.tolist()}
 
 
-def test_duplicates_are_counted(tmp_path: Path) -> None:
-    path = written(tmp_path, "log.csv", "user,item\n1,1\n1,1\n1,1\n")
+def test_rules_for_duplicates(tmp_path: Path) -> None:
+    path = write_file(tmp_path, "log.csv", "user,item\n1,1\n1,1\n1,1\n")
     assert read_interactions(path).matrix.toarray().tolist() == [[1]], "a repeated click counts once"
     with pytest.warns(DataWarning, match="2 rows repeat"):
         assert read_interactions(path, duplicates="sum").matrix.toarray().tolist() == [[3]]
     with pytest.raises(InputError, match=r"log\.csv: 2 rows repeat"):
         read_interactions(path, duplicates="error")
-    huge = written(tmp_path, "huge.csv", "user,item,weight\n1,1,3e38\n1,1,3e38\n")
+    huge = write_file(tmp_path, "huge.csv", "user,item,weight\n1,1,3e38\n1,1,3e38\n")
     with pytest.warns(DataWarning), pytest.raises(InputError, match=r"huge\.csv: the weight at position 0 is inf"):
         read_interactions(huge, duplicates="sum")
 
@@ -237,13 +237,13 @@ def test_a_log_with_repeated_clicks_works_by_default_from_file_to_recommendation
 )
 def test_bad_text_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_interactions(written(tmp_path, "log.csv", text))
+        read_interactions(write_file(tmp_path, "log.csv", text))
 
 
 def test_bad_lines_far_down_are_found_in_a_gzipped_file_too(tmp_path: Path) -> None:
     rows = [f"u{at},{at % 7},3" for at in range(150_000)]
     rows[140_000] = "u1,2,x"
-    path = written(tmp_path, "log.csv.gz", "user,item,rating\n" + "\n".join(rows))
+    path = write_file(tmp_path, "log.csv.gz", "user,item,rating\n" + "\n".join(rows))
     with pytest.raises(InputError, match=r"log\.csv\.gz: line 140002: the rating 'x' is not a number"):
         read_interactions(path)
 
@@ -283,7 +283,7 @@ def test_garbage_is_read_or_refused_but_never_shows_a_traceback_of_its_own(tmp_p
     alphabet = rng.choice([b'ab,\n"', b"1,2\n\t", bytes(range(1, 256)), b'"\n,\r', b"0123,,\n\n", b'12,,\n\n"'])
     body = bytes(rng.choice(alphabet) for _ in range(rng.choice([3, 40, 300, 200_000])))
     start = rng.choice([b"", b"user,item\n", b"user,item,rating\n", b"\xef\xbb\xbf"])
-    path = written(tmp_path, "log.csv", start + body)
+    path = write_file(tmp_path, "log.csv", start + body)
     for header in (True, False):
         try:
             clicks = read_interactions(path, header=header)

@@ -25,14 +25,14 @@ CSV = """When,user_id,item_id,note,rating,zip
 """
 
 
-def written(table: pa.Table, name: str) -> bytes:
+def to_bytes(table: pa.Table, name: str) -> bytes:
     file = io.BytesIO()
     write_table(table, file, name)
     return file.getvalue()
 
 
-def noted(log: SourceTable) -> pa.Table:
-    """With the place of each interaction beside its rows."""
+def add_positions(log: SourceTable) -> pa.Table:
+    """Add the position of each interaction beside its rows."""
     return log.with_columns({"place": np.arange(len(log.interactions))})
 
 
@@ -44,7 +44,7 @@ def test_rows_columns_and_order_are_kept(tmp_path: Path) -> None:
     assert len(log.interactions) == 3
     assert log.positions.tolist() == [1, 2, 1, 0], "ann's milk, ann's tea, bob's coffee; tea twice"
     assert log.interactions.matrix.data.tolist() == [1, 1, 1], "a pair counts once"
-    back = written(noted(log), "out.csv").decode()
+    back = to_bytes(add_positions(log), "out.csv").decode()
     with_quotes = CSV.splitlines()
     for old, new, place in zip(with_quotes[1:], back.splitlines()[1:], log.positions, strict=True):
         assert new.replace('"', "") == f"{old},{place}".replace('"', "")
@@ -58,8 +58,8 @@ def test_a_plain_file_comes_back_byte_for_byte(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text(text)
     log = read_source_table(path)
-    assert written(log.table, "out.csv").decode() == text
-    assert written(log.table, "out.tsv").decode() == text.replace(",", "\t")
+    assert to_bytes(log.table, "out.csv").decode() == text
+    assert to_bytes(log.table, "out.tsv").decode() == text.replace(",", "\t")
 
 
 def test_parquet_gets_numbers_where_nothing_is_lost(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_parquet_gets_numbers_where_nothing_is_lost(tmp_path: Path) -> None:
     rows = zip(*(values for values, _ in columns.values()), strict=True)
     path.write_text("\n".join([",".join(columns), *(",".join(row) for row in rows)]) + "\n")
     log = read_source_table(path)
-    table = log.infer_types(noted(log))
+    table = log.infer_types(add_positions(log))
     assert [str(kind) for kind in table.schema.types[:-1]] == [kind for _, kind in columns.values()]
     assert table.column("rating").to_pylist() == [4.5, None]
     assert table.column("code").to_pylist() == [9, None]
@@ -95,10 +95,10 @@ def test_a_parquet_log_keeps_its_types(tmp_path: Path) -> None:
     assert log.infer_types(log.table).equals(table)
 
 
-def test_columns_that_nobody_asks_for_cannot_be_wrong(tmp_path: Path) -> None:
+def test_unused_columns_are_never_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user,item,time,timestamp,rating,rating\n1,5,x,,good,\n1,6,,y,,\n")
-    assert written(read_source_table(path).table, "out.csv").decode() == path.read_text()
+    assert to_bytes(read_source_table(path).table, "out.csv").decode() == path.read_text()
 
 
 def test_columns_by_position(tmp_path: Path) -> None:
@@ -113,13 +113,13 @@ def test_categories_and_awkward_headers(tmp_path: Path) -> None:
     path = tmp_path / "log.parquet"
     kinds = pa.array(['a,"b"', "c"]).dictionary_encode()
     pq.write_table(pa.table({"user": [1, 1], "item": [2, 3], "kind": kinds, "a\rb": [1, 2]}), path)
-    back = written(read_source_table(path).table, "out.csv").decode()
+    back = to_bytes(read_source_table(path).table, "out.csv").decode()
     assert '"a,""b"""' in back
-    assert written(read_source_table(path).table, "out.inter").decode().splitlines()[0].startswith('"user_id:token"')
+    assert to_bytes(read_source_table(path).table, "out.inter").decode().splitlines()[0].startswith('"user_id:token"')
     times = pa.array([1, 2], pa.time32("ms"))
     pq.write_table(pa.table({"user": [1, 1], "item": [2, 3], "at": times}), path)
     with pytest.raises(InputError, match="can be written as text"):
-        written(read_source_table(path).table, "out.inter")
+        to_bytes(read_source_table(path).table, "out.inter")
 
 
 def test_parquet_in(tmp_path: Path) -> None:
@@ -129,17 +129,17 @@ def test_parquet_in(tmp_path: Path) -> None:
     log = read_source_table(path)
     assert log.table.equals(table)
     assert log.positions.tolist() == [2, 1, 0]
-    again = pq.read_table(io.BytesIO(written(noted(log), "out.parquet")))
+    again = pq.read_table(io.BytesIO(to_bytes(add_positions(log), "out.parquet")))
     assert again.drop_columns(["place"]).equals(table)
     with pytest.raises(InputError, match="can be written as text"):
-        written(noted(log), "out.csv")
+        to_bytes(add_positions(log), "out.csv")
 
 
 def test_inter_and_gzip(tmp_path: Path) -> None:
     path = tmp_path / "log.inter.gz"
     path.write_bytes(gzip.compress(b"user_id:token\titem_id:token\tlabel:float\n5\t6\t1\n5\t7\t0\n"))
     log = read_source_table(path)
-    assert written(noted(log), "out.inter").decode().splitlines()[0].split("\t") == [
+    assert to_bytes(add_positions(log), "out.inter").decode().splitlines()[0].split("\t") == [
         "user_id:token",
         "item_id:token",
         "label:float",
@@ -148,15 +148,15 @@ def test_inter_and_gzip(tmp_path: Path) -> None:
     path.write_bytes(b"user_id:token\titem_id:token\tweight:float\n5\t6\t1\n5\t7\t0\n")
     table = read_source_table(path).with_columns({"weight": np.zeros(2)})
     assert table.column_names[-2:] == ["weight:float", "prorec_weight"]
-    plain = written(noted(log), "out.csv")
-    assert gzip.decompress(written(noted(log), "out.csv.gz")) == plain
-    assert written(noted(log), "out.csv.gz") == written(noted(log), "out.csv.gz")
+    plain = to_bytes(add_positions(log), "out.csv")
+    assert gzip.decompress(to_bytes(add_positions(log), "out.csv.gz")) == plain
+    assert to_bytes(add_positions(log), "out.csv.gz") == to_bytes(add_positions(log), "out.csv.gz")
 
 
 def test_numbers_of_a_text_log_are_floats_for_recbole(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user,item,rating,zip\n5,6,4.50,00501\n5,7,3,10001\n")
-    header, first, _ = written(read_source_table(path).table, "out.inter").decode().splitlines()
+    header, first, _ = to_bytes(read_source_table(path).table, "out.inter").decode().splitlines()
     assert header.split("\t") == ["user_id:token", "item_id:token", "rating:float", "zip:token"]
     assert first.split("\t") == ["5", "6", "4.50", "00501"]
 
@@ -173,12 +173,12 @@ def test_names_that_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user,item,weight,place\n1,2,0.5,x\n1,3,1,y\n")
     log = read_source_table(path)
-    table = noted(log)
+    table = add_positions(log)
     assert table.column_names[-2:] == ["place", "prorec_place"]
     assert table.column("place").to_pylist() == ["x", "y"]
     path.write_text("user,item,place,prorec_place\n1,2,0.5,x\n")
     with pytest.raises(InputError, match="columns called 'place' and 'prorec_place' already"):
-        noted(read_source_table(path))
+        add_positions(read_source_table(path))
 
 
 def test_weights_of_repeated_pairs_are_not_summed(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_times_are_the_latest_of_each_pair(tmp_path: Path) -> None:
     assert found == {("ann", "milk"): "2024-05-01", ("ann", "tea"): "2024-05-03", ("bob", "coffee"): "2024-05-02"}
 
 
-def test_times_that_nobody_asked_for_are_left_alone_where_they_are_none(tmp_path: Path) -> None:
+def test_a_time_column_without_times_is_ignored_unless_requested(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user,item,time\na,x,noon\nb,y,later\n")
     log = read_source_table(path)

@@ -18,7 +18,7 @@ ENDINGS = (".csv", ".tsv", ".parquet", ".inter", ".csv.gz", ".parquet.gz")
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @given(data=interactions(min_size=1))
-def test_what_is_written_is_read_back(ending: str, data: Interactions) -> None:
+def test_writing_and_reading_give_the_same(ending: str, data: Interactions) -> None:
     data = data.drop_empty()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"log{ending}"
@@ -77,7 +77,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytes
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_bad_places_are_refused(tmp_path: Path) -> None:
+def test_bad_paths_are_refused(tmp_path: Path) -> None:
     data = Interactions.from_matrix(csr_array(np.eye(3)))
     (tmp_path / "folder.csv").mkdir()
     for name, message in (

@@ -44,7 +44,7 @@ def test_columns_by_position_and_with_names_that_are_no_text() -> None:
         Interactions.from_table(pd.DataFrame([[1, 2, 3]], columns=["user", "item", "item"]))
 
 
-def test_what_it_says_of_itself() -> None:
+def test_repr() -> None:
     log = pa.table({"user": [1, 2], "item": [1, 2], "weight": [1, 5], "timestamp": [3, 4]})
     assert repr(Interactions.from_table(log)) == (
         "Interactions(2 users × 2 items, 2 interactions, with weights 1–5 and timestamp)"
@@ -94,7 +94,7 @@ def test_unsorted_and_repeated_entries_of_a_matrix_are_put_in_order() -> None:
         assert Interactions.from_matrix(raw, duplicates="sum").matrix.toarray().tolist() == [[2.0, 4.0]]
 
 
-def test_nothing_is_something_too(tmp_path: Path) -> None:
+def test_empty_interactions(tmp_path: Path) -> None:
     none = Interactions.from_table(pa.table(LOG)).filter_by_rating(99)
     assert (none.n_users, none.n_items, len(none)) == (0, 0, 0)
     assert none.user_positions(["ann"]).tolist() == [-1]
@@ -142,7 +142,7 @@ def test_duplicate_entries_of_a_matrix_are_resolved_as_asked() -> None:
         Interactions.from_matrix(hidden)
 
 
-def test_nothing_in_it_can_be_changed() -> None:
+def test_arrays_are_read_only() -> None:
     source = csr_array(np.eye(3))
     clicks = Interactions.from_matrix(source)
     for array in (clicks.matrix.data, clicks.matrix.indices, clicks.users, clicks.user_codes):
@@ -352,7 +352,7 @@ def test_held_out_parts_of_a_split_made_elsewhere() -> None:
 
 
 @given(interactions(max_users=5, max_items=12))
-def test_what_is_held_out_stays_held_out(data: Interactions) -> None:
+def test_held_out_pairs_stay_held_out(data: Interactions) -> None:
     rating = data.columns["rating"]
     first = data.select(rating != 1, hold_out_rest=True)
     second = first.select(first.columns["rating"] != 2, hold_out_rest=True)
@@ -390,7 +390,7 @@ def test_weights_can_be_replaced_but_not_by_bad_ones() -> None:
             clicks.with_weights(np.array(bad))
 
 
-def test_places_of_pairs() -> None:
+def test_pair_positions() -> None:
     clicks = Interactions.from_matrix(csr_array([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]]))
     assert clicks.pair_positions(np.array([0, 0, 0, 2, -1, 0]), np.array([2, 0, 1, 1, 0, -1])).tolist() == [
         1,

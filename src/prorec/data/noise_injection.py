@@ -94,8 +94,7 @@ def inject_noise(
 
 def _draw_unobserved(clean: Interactions, count: int, kind: NoiseKind, rng: np.random.Generator) -> Pairs:
     """Draw distinct pairs that are neither observed nor held out."""
-    taken = _taken_pairs(clean)
-    _check_free(clean, taken, count)
+    taken = _find_taken(clean, count)
     noise = np.empty(0, dtype=np.int64)
     for _ in range(_MAX_ROUNDS):
         missing = count - len(noise)
@@ -203,8 +202,7 @@ def _swap_items(clean: Interactions, count: int, rng: np.random.Generator) -> No
     Each round draws disjoint pairs of interactions. Two exchange their items if both new pairs are free. A true and a
     false one may exchange, too, which makes one more false.
     """
-    taken = _taken_pairs(clean)
-    _check_free(clean, taken, count)
+    taken = _find_taken(clean, count)
     user_base = clean.user_codes.astype(np.int64) * clean.n_items
     items = clean.item_codes.copy()
     is_noise = np.zeros(len(clean), dtype=bool)
@@ -251,15 +249,15 @@ def _assemble(
     return NoisyInteractions(replace(template, matrix=assembled.matrix, columns=assembled.columns), is_noise)
 
 
-def _check_free(clean: Interactions, taken: Pairs, count: int) -> None:
-    """Refuse more noise than active users have free pairs."""
+def _find_taken(clean: Interactions, count: int) -> Pairs:
+    """Return the taken pairs, or refuse more noise than active users have free pairs."""
+    taken = _taken_pairs(clean)
     is_active = clean.activity > 0
     n_taken = int(np.count_nonzero(is_active[taken // max(clean.n_items, 1)]))
     n_free = int(is_active.sum()) * clean.n_items - n_taken
     if count > n_free:
-        raise InputError(
-            f"ratio asks for {count:,} false interactions, but only {n_free:,} pairs are free. Lower the ratio"
-        )
+        raise InputError(f"ratio asks for {count:,} false interactions, but only {n_free:,} pairs are free: lower it")
+    return taken
 
 
 def _taken_pairs(clean: Interactions) -> Pairs:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,8 +15,6 @@ import pyarrow.parquet as pq
 from prorec._core.errors import InputError, RowError
 from prorec.data.formats import is_gzipped, open_decompressed
 from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -108,22 +106,25 @@ class ParquetFile:
 
     @cached_property
     def _names(self) -> list[str]:
-        return self._use(lambda file: list(file.schema_arrow.names))
+        with _explain_errors():
+            return list(pq.read_schema(self._source).names)
 
     def _read_table(self, names: list[str] | None) -> pa.Table:
-        table = self._use(lambda file: file.read(columns=names))
+        with _explain_errors(), pq.ParquetFile(self._source) as file:
+            table = file.read(columns=names)
         if not table.num_rows:
             raise InputError("the file has no rows")
         return table
 
-    def _use(self, read: Callable[[pq.ParquetFile], Result]) -> Result:
-        try:
-            with pq.ParquetFile(self._source) as file:
-                return read(file)
-        except InputError:
-            raise
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(f"not a parquet file that can be read ({error})") from error
+
+@contextmanager
+def _explain_errors() -> Iterator[None]:
+    try:
+        yield
+    except InputError:  # it names the problem already
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"not a parquet file that can be read ({error})") from error
 
 
 def _convert_ids(columns: dict[str, pa.ChunkedArray], ids: str) -> dict[str, pa.ChunkedArray]:

@@ -63,12 +63,12 @@ class Interactions:
         for name, values in self.columns.items():
             if len(values) != matrix.nnz:
                 raise InputError(f"column {name!r} has {len(values)} values for {matrix.nnz} interactions")
-        for name in ("held_out", "disliked"):
-            if (pairs := getattr(self, name)) is not None and pairs.shape != matrix.shape:
-                raise InputError(f"{name} is {pairs.shape}, but the matrix is {matrix.shape}")
-        for name in ("item_names", "item_categories"):
-            if (values := getattr(self, name)) is not None and len(values) != len(self.items):
-                raise InputError(f"{name} has {len(values)} entries for {len(self.items)} items")
+        for pairs in (self.held_out, self.disliked):
+            if pairs is not None and pairs.shape != matrix.shape:
+                raise InputError(f"held_out and disliked must be {matrix.shape}, as the matrix is; got {pairs.shape}")
+        for info in (self.item_names, self.item_categories):
+            if info is not None and len(info) != len(self.items):
+                raise InputError(f"item names or categories must be {len(self.items)}, one for each; got {len(info)}")
         columns = {name: np.asarray(values) for name, values in self.columns.items()}
         object.__setattr__(self, "columns", MappingProxyType(columns))
         arrays = [*columns.values(), self.users, self.items, self.item_names]
