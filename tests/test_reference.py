@@ -23,6 +23,7 @@ MODULES = [
     "prorec.denoise",
     "prorec.report",
     "prorec.engines.spark",
+    "prorec.interactions",
 ]
 
 
