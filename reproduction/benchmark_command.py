@@ -84,7 +84,7 @@ def _save_reliability(results: dict[Setting, DetectionResults], dataset: str, ou
     from reproduction.figures import draw_reliability, save_figure
 
     save_figure(draw_reliability(results, dataset), out / "figures" / f"reliability-{dataset}.svg")
-    return f"\n![Share of noise among clicks, by noise probability](figures/reliability-{dataset}.svg)\n"
+    return f"\n![Noise rate of clicks, by noise probability](figures/reliability-{dataset}.svg)\n"
 
 
 def _parse_kinds(text: str) -> list[str]:

@@ -16,7 +16,8 @@ PAGES = """
     guides/spark guides/parameters report models
     how-it-works denoising noise transport
     reference/index reference/interactions reference/denoising reference/models reference/transport reference/evaluation
-    reference/tuning reference/spark reference/errors command-line data-formats data-sets splits-and-noise metrics
+    reference/tuning reference/report reference/spark reference/errors
+    command-line data-formats data-sets splits-and-noise metrics
     results-overview results more-results noise-benchmark performance benchmarks spark-sizing
     contributing adding-a-model changelog glossary
 """.split()
@@ -49,5 +50,5 @@ def test_the_manual(tmp_path: Path) -> None:
     assert prorec.ProRec.annotate.__doc__ is not None
     first_line = prorec.ProRec.annotate.__doc__.splitlines()[0]
     assert first_line.partition(":")[0] in text["reference/denoising"]
-    assert "How often, at most." in text["reference/denoising"], "fields have their own words"
+    assert "Maximum number of relabel-and-refit rounds." in text["reference/denoising"], "fields have their own words"
     assert "Add a data set" in text["contributing"], "CONTRIBUTING.md is included"

@@ -16,6 +16,7 @@ REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 _DIRECTIVE = re.compile(r"^\.\. (?:auto\w+|py:module|py:data):: ([\w.]+)$", re.MULTILINE)
 MODULES = [
     "prorec",
+    "prorec.interactions",
     "prorec.models",
     "prorec.transport",
     "prorec.evaluation",
