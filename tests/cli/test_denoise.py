@@ -289,7 +289,7 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
         assert not out.exists() or out.read_bytes() == expected
         assert run(*words, "--out", "out.parquet", "--resume", cwd=tmp_path).returncode == 0
         assert out.read_bytes() == expected
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.csv", "out.parquet", "expected.parquet"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.csv", "expected.parquet", "out.parquet"]
         out.unlink()
 
 
