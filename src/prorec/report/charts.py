@@ -180,14 +180,12 @@ def describe_thresholds(findings: Findings, max_points: int = _N_POINTS) -> Char
         return None
     shown = np.sort(np.random.default_rng(0).permutation(len(x))[:max_points])
     medians, rows = [], []
-    edges = np.unique(np.quantile(x, np.linspace(0, 1, 9)))
-    for low, high in pairwise(edges):
-        is_last = high == edges[-1]
-        group = (x >= low) & ((x < high) | is_last)
+    _, codes, names = _split_by_quantiles(x, 8)
+    for index, name in enumerate(names):
+        group = codes == index
         if group.any():
             quartiles = np.quantile(y[group], [0.25, 0.5, 0.75])
             medians.append((float(np.median(x[group])), float(quartiles[1])))
-            name = _format_range(np.ceil(low), high if is_last else np.ceil(high) - 1)
             rows.append([name, f"{group.sum():,}", *(f"{each:,.0f}" for each in quartiles)])
     median_x, median_y = [each[0] for each in medians], [each[1] for each in medians]
     number = f"{len(shown):,} of {len(x):,} users, at random" if len(shown) < len(x) else f"{len(x):,} users"
@@ -213,12 +211,9 @@ def describe_thresholds(findings: Findings, max_points: int = _N_POINTS) -> Char
 
 def _describe_popularity(findings: Findings) -> Chart | None:
     popularity = findings.interactions.popularity[findings.interactions.item_codes]
-    edges = np.unique(np.quantile(popularity, np.linspace(0, 1, 11)))
-    if len(edges) < 3:
+    edges, codes, names = _split_by_quantiles(popularity, 10)
+    if len(names) < 2:
         return None
-    codes = np.clip(np.searchsorted(edges, popularity, side="right") - 1, 0, len(edges) - 2)
-    ends = np.append(np.ceil(edges[1:-1]) - 1, edges[-1])  # a group ends before the next one starts
-    names = [_format_range(np.ceil(low), end) for low, end in zip(edges[:-1], ends, strict=True)]
     groups = _Groups.count(findings, names, codes)
     low, high = (format_percent(groups.means[index]) for index in (0, -1))
     caption = (
@@ -388,5 +383,12 @@ class _Groups:
         return Chart(key, title, caption, plot, [first_column, "clicks", "mean noise probability", "flagged"], rows)
 
 
-def _format_range(low: float, high: float) -> str:
-    return f"{low:,.0f}–{high:,.0f}" if low < high else f"{low:,.0f}"
+def _split_by_quantiles(values: NDArray[Any], n: int) -> tuple[NDArray[np.float64], NDArray[np.int64], list[str]]:
+    """Split integers into at most `n` groups of about the same size; return edges, the group of each, and names."""
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, n + 1)))
+    codes = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    starts = np.ceil(edges[:-1])
+    ends = np.append(starts[1:] - 1, edges[-1])  # a group ends before the next one starts
+    pairs = zip(starts, ends, strict=False)  # equal values have one edge and no group
+    names = [f"{low:,.0f}–{high:,.0f}" if low < high else f"{low:,.0f}" for low, high in pairs]
+    return edges, codes, names

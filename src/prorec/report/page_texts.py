@@ -69,7 +69,7 @@ def _make_noise_card(findings: Findings) -> Card:
     if rate is None:
         return Card("Noise rate", "not estimated", "the estimate needs cross-fitting (--noise-method cross-fit)")
     interval = f"95% interval {format_percent(rate.low)} to {format_percent(rate.high)}"
-    note = f"estimated share of clicks that might as well be random; {interval}"
+    note = f"share of clicks that might as well be random; {interval}"
     if len(findings.interactions) < _SMALL_LOG:
         note += "; on a log this small the estimate is often too low"
     return Card("Noise rate, estimated", format_percent(rate.estimate), note)
