@@ -1,10 +1,12 @@
-"""Every command in the README and the docs is run, page by page, in a folder of its own.
+"""The README and the manual agree with the code: commands run, and files and names exist.
 
-Examples in Python are doctests, which pytest finds by itself; here it is checked that all of them are.
+Python examples are doctests, which pytest collects itself; a test here checks that every example is one.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import subprocess
@@ -15,26 +17,27 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_CODE = re.compile(r"`([^`\n]+)`")
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 NOT_RUN = {
-    "make test": "this is it",
-    "make demo": "test_make_targets asks make what it would do",
-    "pip install": "CI starts from nothing and installs",
+    "make test": "runs this test",
+    "make demo": "test_make_targets has make print its commands",
+    "pip install": "CI installs into an empty environment",
     "python -c": "a million users take more than a minute",
-    "make reproduce": "hours",
-    "python -m reproduction published-results": "a minute, on data that not everybody has",
-    "python -m reproduction untuned-gain": "tests/denoise/test_gain.py runs what it prints",
-    "python -m reproduction overall": "tests/reproduction/test_command.py makes such a table",
+    "make reproduce": "takes hours",
+    "python -m reproduction published-results": "takes a minute, and its data may be missing",
+    "python -m reproduction untuned-gain": "tests/denoise/test_gain.py makes its table",
+    "python -m reproduction overall": "tests/reproduction/test_command.py makes a small one",
     "python -m reproduction all --quick": "tests/reproduction/test_command.py runs it",
-    "python -m reproduction yahoo-times --quick": "tests/reproduction/test_command.py, at half of that size",
-    "python -m reproduction yahoo-times --out": "an hour without a GPU; tests/reproduction has a small one",
-    "prorec demo": "tests/cli/test_command.py runs it and looks at what it says",
-    "prorec report clicks.csv --out": "the README's is run, and tests/cli/test_report.py looks at what it writes",
-    "prorec denoise clicks.csv --out cleaned.csv --report": "the same",
-    "prorec evaluate clicks.csv --seeds 2": "tests/cli/test_train.py",
-    "prorec datasets get amusic": "tests/cli/test_command.py, where the data is",
+    "python -m reproduction yahoo-times --quick": "tests/reproduction/test_command.py runs half the size",
+    "python -m reproduction yahoo-times --out": "takes an hour without a GPU; tests/reproduction runs a small one",
+    "prorec demo": "tests/cli/test_command.py runs it and checks its output",
+    "prorec report clicks.csv --out": "the README's is run, and tests/cli/test_report.py checks the page",
+    "prorec denoise clicks.csv --out cleaned.csv --report": "tests/cli/test_report.py checks the page",
+    "prorec evaluate clicks.csv --seeds 2": "tests/cli/test_train.py runs it",
+    "prorec datasets get amusic": "tests/cli/test_command.py runs it if the data is there",
 }
 
 
@@ -46,19 +49,19 @@ def is_run(line: str) -> bool:
     return not any(line.startswith(start) for start in NOT_RUN)
 
 
-def name_of(page: Path) -> str:
+def page_name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def script_of(page: Path) -> str:
+def page_script(page: Path) -> str:
     return "\n".join(line for block in blocks(page) for line in block.splitlines() if is_run(line))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if script_of(page)], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if page_script(page)], ids=page_name)
 def test_commands(page: Path, tmp_path: Path) -> None:
-    script = script_of(page)
+    script = page_script(page)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=tmp_path,
         env=environment,
@@ -66,18 +69,18 @@ def test_commands(page: Path, tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr
 
 
-def test_what_is_not_run_is_still_there() -> None:
+def test_commands_that_are_not_run_are_in_a_page() -> None:
     lines = [line for page in PAGES for block in blocks(page) for line in block.splitlines()]
     for start in NOT_RUN:
-        assert any(line.startswith(start) for line in lines), f"{start} is in no page any more"
+        assert any(line.startswith(start) for line in lines), f"no page has {start}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_examples_in_python_are_run(page: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_python_examples_are_doctests(page: Path) -> None:
     text = page.read_text()
     assert "doctest: +SKIP" not in text
     for language, block in _FENCE.findall(text):
@@ -89,7 +92,7 @@ def test_examples_in_python_are_run(page: Path) -> None:
             assert ">>> " not in block, f"run, but not marked as python:\n{block}"
 
 
-def test_commands_are_in_blocks_where_they_are_run() -> None:
+def test_commands_are_in_marked_blocks() -> None:
     for page in PAGES:
         outside = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
         assert not re.search(r"^ {4}(\$ )?(prorec|make|pip|python) ", outside, flags=re.MULTILINE), page.name
@@ -97,8 +100,61 @@ def test_commands_are_in_blocks_where_they_are_run() -> None:
 
 
 def test_make_targets() -> None:
-    named = {word for page in PAGES for word in re.findall(r"`?make ([a-z]+)\b`?", page.read_text())}
-    for target in named & {"demo", "test", "docs", "bench", "figures"}:
-        asked = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert asked.returncode == 0, asked.stderr
-    assert {"demo", "test", "docs", "bench"} <= named
+    targets = {word for page in PAGES for word in re.findall(r"`?make ([a-z]+)\b`?", page.read_text())}
+    for target in targets & {"demo", "test", "docs", "bench", "figures"}:
+        printed = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert printed.returncode == 0, printed.stderr
+    assert {"demo", "test", "docs", "bench"} <= targets
+
+
+def test_contributing_names_existing_paths() -> None:
+    """The map of changes is useful only while each of its paths exists."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    starts = ("src/", "tests/", "reproduction/", "benchmarks/", "docs/")
+    paths = {code for code in _CODE.findall(text) if code.startswith(starts)}
+    assert len(paths) > 50
+    missing = sorted(path for path in paths if not (ROOT / path).exists())
+    assert not missing, f"CONTRIBUTING.md names paths that do not exist: {missing}"
+
+
+def glossary_code() -> list[str]:
+    """Return the code spans of the last column of the glossary's tables."""
+    rows = [line for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith("| ")]
+    return [code for row in rows for code in _CODE.findall(row.strip("| ").split("|")[-1])]
+
+
+def defined_names() -> set[str]:
+    """Return all names that the package and the reproduction define, and their short string constants."""
+    names = set()
+    for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "reproduction").rglob("*.py")]:
+        names |= {path.stem, path.parent.name}
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                names.add(node.name)
+            elif isinstance(node, ast.arg):
+                names.add(node.arg)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                names.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 30:
+                names.add(node.value)
+    return names
+
+
+def test_glossary_names_existing_code() -> None:
+    codes, names = glossary_code(), defined_names()
+    assert len(codes) > 60
+    words = {(code, word) for code in codes for word in re.split(r"[^\w-]+", code) if word}
+    missing = sorted(f"{word} in {code}" for code, word in words if word not in names)
+    assert not missing, f"docs/glossary.md names code that does not exist: {missing}"
+
+
+@pytest.mark.parametrize("name", sorted({code for code in glossary_code() if re.fullmatch(r"[A-Z]\w+\.\w+", code)}))
+def test_glossary_attributes_exist(name: str) -> None:
+    """`Class.attribute` belongs to that very class."""
+    class_name, attribute = name.split(".")
+    packages = [importlib.import_module(f"prorec{each}") for each in ("", ".models", ".denoise", ".transport")]
+    classes = [getattr(package, class_name) for package in packages if hasattr(package, class_name)]
+    assert classes, f"no public package has a class {class_name}"
+    assert hasattr(classes[0], attribute) or attribute in classes[0].__dataclass_fields__
