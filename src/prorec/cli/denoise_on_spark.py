@@ -87,7 +87,7 @@ def denoise_on_spark(
         resume=output.resume,
         show_estimate=lambda text: print_plain(progress, text),
     )
-    rows = result.frame.where(f"not `{result.frame.columns[-1]}`") if output.drop else result.frame
+    rows = result.frame.where(f"not `{result.flag_column}`") if output.drop else result.frame
     # Into the work directory first, so that a part of the result never stands in place of the whole.
     rows.write.mode("overwrite").format(_format(out, log)).options(**_text_options(out, log)).save(f"{work}/result")
     if output.report is not None:

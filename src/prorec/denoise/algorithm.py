@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,8 +165,12 @@ class DenoisingRun:
         """Return the transport plan for the scores."""
         if self.settings.transport == "emd":
             return transport.emd(scores, self.marginals)
-        solve = transport.relaxed if self.settings.transport == "relaxed" else transport.sinkhorn
+        solvers: dict[str, Callable[..., transport.Plan]] = {
+            "relaxed": transport.relaxed,
+            "sinkhorn": transport.sinkhorn,
+        }
         device, memory = self.settings.device, self.settings.memory
+        solve = solvers[self.settings.transport]
         return solve(scores, self.marginals, gamma, device=device, memory=memory, progress=self.progress)
 
     def _refit(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -61,8 +63,8 @@ def flag_interactions(
     ranked = np.sort(noise_probability)[::-1]
     if fdr is not None:
         check_fdr(fdr)
-        expected_fdr = np.cumsum(1 - ranked.astype(np.float64)) / np.arange(1, len(ranked) + 1)
-        n_flags = int(np.searchsorted(expected_fdr, fdr, "right"))  # it never falls, because `ranked` never rises
+        n_wrong = np.cumsum(1 - ranked.astype(np.float64))
+        n_flags = int(np.count_nonzero(keeps_fdr(np.arange(1, len(ranked) + 1), n_wrong, fdr)))
     elif fraction is not None:
         n_flags = int(check_float("fraction", fraction, 0, 1) * len(ranked))
     else:
@@ -70,6 +72,28 @@ def flag_interactions(
     if n_flags >= len(ranked):
         return np.ones(len(ranked), dtype=bool)
     return np.asarray(noise_probability > ranked[n_flags])
+
+
+def keeps_fdr(n_flags: Any, n_wrong: Any, fdr: float) -> Any:
+    """Return whether a number of flags keeps the false discovery rate.
+
+    The expected rate never falls as less suspicious interactions are flagged, so all flags up to the last that keeps it
+    are allowed.
+
+    Parameters
+    ----------
+    n_flags : int or array
+        Number of flagged interactions.
+    n_wrong : float or array
+        Expected number of wrong flags: the sum of 1 − noise probability over the flagged interactions.
+    fdr : float
+        Share of flags that may be wrong.
+
+    Returns
+    -------
+    bool or array of bool
+    """
+    return n_wrong / n_flags <= fdr
 
 
 def check_fdr(fdr: float) -> None:

@@ -15,6 +15,10 @@ Values = NDArray[np.float32]
 Column = NDArray[np.float64]
 
 
+ACTIVITY_RANK = -2
+"""Column of the features that holds the rank of the user's activity among the item's users."""
+
+
 class PairFeatures(NamedTuple):
     """Features of pairs, as the density-ratio classifier takes them."""
 

@@ -78,8 +78,8 @@ def rank_in_plan(
         # Neither γ nor the user's potential changes the order of a user's items.
         blocks = make_blocks(scores, Marginals.uniform(*train.shape), 1.0, memory)
         return rank_in_blocks(blocks, None, observed, pairs)
-    solve = relaxed if transport == "relaxed" else sinkhorn
-    plan: ScaledPlan = solve(scores, Marginals.popularity(train), estimate_gamma(scores, train), memory=memory)
+    solvers: dict[str, Callable[..., ScaledPlan]] = {"relaxed": relaxed, "sinkhorn": sinkhorn}
+    plan = solvers[transport](scores, Marginals.popularity(train), estimate_gamma(scores, train), memory=memory)
     lowest = plan.item_potential[np.isfinite(plan.item_potential)].min(initial=0.0)
     # An item without interactions in the training part has no mass; it ranks below the items that have some.
     item_potential = np.maximum(plan.item_potential, lowest - 1)

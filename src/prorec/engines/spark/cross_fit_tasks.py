@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from prorec.engines.spark import task_arrays as arrays
 from prorec.engines.spark.task_arrays import Batches, ItemFactors
 from prorec.noise.cross_fitting import NEGATIVES_PER_CLICK, assign_folds_by_key, sample_negatives
-from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks, smoothed_log_odds
+from prorec.noise.pair_features import ACTIVITY_RANK, PairFeatures, PairScores, ReferenceClicks, smoothed_log_odds
 from prorec.noise.plan_ranks import Pairs, rank_in_blocks
 from prorec.noise.posterior import NoisePosterior, basis_codes, basis_names
 
@@ -272,7 +272,7 @@ def read_features(batch: pa.RecordBatch) -> PairFeatures:
     )
     features = arrays.read_features(batch).astype(np.float64)
     own = is_click.astype(np.int64)  # a click is not compared with itself
-    features[:, -2] = smoothed_log_odds(n_above, n_equal - own, n_users - own)
+    features[:, ACTIVITY_RANK] = smoothed_log_odds(n_above, n_equal - own, n_users - own)
     return PairFeatures(features, popularity.astype(np.float64), is_cold)
 
 

@@ -92,6 +92,8 @@ class SparkResult:
 
     frame: DataFrame
     """The table that was given, with columns `weight`, `noise_probability` and `flagged`."""
+    flag_column: str
+    """Name of the column of flags: `flagged`, or `prorec_flagged` if the table already has such a column."""
     users: DataFrame
     """One row per user: `user_id`, `user` (position), `kappa` and `threshold`."""
     size: RunSize

@@ -39,6 +39,7 @@ from prorec.engines.spark.spark_factors import check_factor_values
 from prorec.engines.spark.spark_result import RunSize, SparkResult
 from prorec.engines.spark.task_arrays import ArrayBroadcast, ItemFactors
 from prorec.engines.spark.work_directory import WorkDirectory
+from prorec.noise.flagging import keeps_fdr
 from prorec.transport.blocks import check_memory
 from prorec.transport.gamma import MAX_USERS, gamma_from_squares, parse_gamma
 
@@ -351,6 +352,7 @@ class SparkRun:
             settings["model"] = "given factors"
         return SparkResult(
             frame=frame,
+            flag_column=new["flagged"],
             users=self.matched.select("user", "kappa", "threshold").join(self.users, "user"),
             size=self.size,
             history=tuple(history),
@@ -366,7 +368,7 @@ class SparkRun:
         settings = self.settings
         if self.cross_fit_result is not None:
             probabilities = self.cross_fit_result.pairs.select("noise_probability")
-            return find_cutoff(probabilities, lambda n, n_wrong: n_wrong <= settings.fdr * n)
+            return find_cutoff(probabilities, lambda n, n_wrong: keeps_fdr(n, n_wrong, settings.fdr))
         limit = int(settings.flag_fraction * self.size.pairs)
         probabilities = self.matched.select(F.explode("noise_probabilities").alias("noise_probability"))
         return find_cutoff(probabilities, lambda n, n_wrong: n <= limit)
