@@ -128,26 +128,24 @@ def train(
     state = _State(model, network, optimizer, interactions, validation, folder)
     active = np.flatnonzero(np.diff(matrix.indptr))
     task = f"Training {type(model).__name__}"
-    # The global generators of PyTorch are restored afterwards: a fit must not change what the caller draws next.
-    with torch.random.fork_rng([device] if on_gpu else []):
-        while state.epoch < model.epochs and state.n_waited < model.patience:
-            rng = make_generator(model.seed + 1000 * (state.epoch + 1))
-            torch.manual_seed(int(rng.integers(2**62)))
-            order = rng.permutation(active)
-            total = torch.zeros((), dtype=torch.float64, device=device)
-            for begin in range(0, len(order), model.batch_size):
-                rows = np.sort(order[begin : begin + model.batch_size])
-                done = (state.epoch + begin / len(order)) / model.epochs
-                optimizer.zero_grad(set_to_none=True)
-                loss = _compute_gradients(model, network, batches.make(rows, rng), done, state.epoch)
-                optimizer.step()
-                total += loss.double() * len(rows)  # fetched after the epoch: each fetch would wait for the device
-            record = {"loss": float(total) / max(len(order), 1)}
-            if validation is not None:
-                record["ndcg@10"] = _evaluate(model, network, matrix, validation, device)
-            state.finish_epoch(record)
-            if progress is not None:
-                progress(task, state.epoch, model.epochs)
+    while state.epoch < model.epochs and state.n_waited < model.patience:
+        rng = make_generator(model.seed + 1000 * (state.epoch + 1))
+        torch.manual_seed(int(rng.integers(2**62)))
+        order = rng.permutation(active)
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        for begin in range(0, len(order), model.batch_size):
+            rows = np.sort(order[begin : begin + model.batch_size])
+            done = (state.epoch + begin / len(order)) / model.epochs
+            optimizer.zero_grad(set_to_none=True)
+            loss = _compute_gradients(model, network, batches.make(rows, rng), done, state.epoch)
+            optimizer.step()
+            total += loss.double() * len(rows)  # fetched after the epoch: each fetch would wait for the device
+        record = {"loss": float(total) / max(len(order), 1)}
+        if validation is not None:
+            record["ndcg@10"] = _evaluate(model, network, matrix, validation, device)
+        state.finish_epoch(record)
+        if progress is not None:
+            progress(task, state.epoch, model.epochs)
     if progress is not None and state.epoch < model.epochs:
         progress(task, state.epoch, state.epoch)  # stopped early, so the task is finished
     state.restore_best()
