@@ -39,7 +39,9 @@ html_css_files = ["manual.css"]
 html_theme_options = {
     "header_links_before_dropdown": 8,
     "navigation_with_keys": False,
-    "secondary_sidebar_items": ["page-toc"],
+    "navbar_persistent": [],
+    "navbar_end": ["search-button", "theme-switcher"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "glossary": []},  # wide tables need the room
     "footer_start": ["copyright"],
     "footer_end": [],
 }
@@ -56,7 +58,7 @@ autodoc_preserve_defaults = True
 autodoc_default_options = {"members": True}
 napoleon_google_docstring = False
 napoleon_use_param = False  # keeps parameters together that share a description
-napoleon_use_ivar = True  # a property that the class docstring lists is described once more below, without a clash
+napoleon_custom_sections = [("Attributes", "params_style")]  # as plain text: properties have entries of their own
 napoleon_use_rtype = False
 napoleon_preprocess_types = False
 
