@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types tests docs bench reproduce figures screenshots clean
+.PHONY: demo test lint types tests docs bench bench-check reproduce figures screenshots clean
 
 demo: $(VENV)/.demo-installed
 	$(BIN)/prorec demo
@@ -27,6 +27,10 @@ docs: $(VENV)/.all-installed
 
 bench: $(VENV)/.all-installed
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.history
+
+bench-check: $(VENV)/.all-installed  # for some of them: make bench-check ONLY="metrics models"
+	$(BIN)/python -m benchmarks --check $(if $(ONLY),--only $(ONLY))
 
 reproduce: $(VENV)/.all-installed
 	$(BIN)/python -m reproduction all --out results/

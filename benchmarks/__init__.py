@@ -1,1 +1,1 @@
-"""Ratios against a peer or the bare arithmetic, measured in one run: `make bench`."""
+"""Benchmarks: time and memory as ratios to another library or to the bare arithmetic, measured in one run."""

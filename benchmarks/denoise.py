@@ -1,4 +1,4 @@
-"""The whole denoiser against the fits inside it, and the command against two fits, on AMusic and Gowalla."""
+"""Denoising against the model fits inside it, in Python on AMusic and on the command line on Gowalla."""
 
 from __future__ import annotations
 
@@ -13,49 +13,50 @@ from pathlib import Path
 import numpy as np
 
 import prorec
-from benchmarks.models import data
+from benchmarks.models import load_or_make
 from benchmarks.ratio import Ratio
 from prorec.models import NCE
 
-RUNS = 9
+N_RUNS, N_COMMANDS = 9, 4
 
 
 def measure() -> Iterator[Ratio]:
-    """One round on the training half of AMusic; `prorec denoise` on a million interactions."""
-    music, name = data("amusic", 1_776, 12_929)
+    """Measure one round on the training half of AMusic, and `prorec denoise` on a million interactions."""
+    music, name = load_or_make("amusic", 1_776, 12_929)
     train = prorec.split_by_user(music, (0.5, 0.2, 0.3), seed=0).train
-    shares = [whole_over_fits(train) for _ in range(RUNS)]
-    yield Ratio(f"ProRec, one round, NCE rank 200, {name} / the two fits inside it", float(np.median(shares)), 1.25)
-    yield from command(*data("gowalla", 29_858, 40_981))
+    values = [compare_with_fits(train) for _ in range(N_RUNS)]
+    yield Ratio(f"ProRec, one round, NCE rank 200, {name} / the two fits inside it", float(np.median(values)), 1.25)
+    yield from measure_command(*load_or_make("gowalla", 29_858, 40_981))
 
 
-def whole_over_fits(train: prorec.Interactions) -> float:
-    """The time of one run over that of the two fits in it."""
-    begin = time.perf_counter()
+def compare_with_fits(train: prorec.Interactions) -> float:
+    """Return the time of one run over that of the two fits in it."""
+    start = time.perf_counter()
     denoiser = prorec.ProRec(NCE(rank=200), gamma=0.1).fit(train)
-    seconds = time.perf_counter() - begin
-    return seconds / sum(each.fit_seconds for each in denoiser.history_)
+    seconds = time.perf_counter() - start
+    return seconds / sum(entry.fit_seconds for entry in denoiser.history_)
 
 
-def command(clicks: prorec.Interactions, name: str) -> Iterator[Ratio]:
-    """The command in a process of its own, from start to end, against two fits in this one."""
+def measure_command(clicks: prorec.Interactions, name: str) -> Iterator[Ratio]:
+    """Measure the command from start to exit in its own process, against two fits in this one."""
     prorec_command = str(Path(sys.executable).with_name("prorec"))
-    ours, theirs, memory = [], [], []
+    command_seconds, fit_seconds, megabytes = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         log, out = Path(folder) / "clicks.csv", Path(folder) / "out.parquet"
         prorec.write_interactions(clicks, log)
-        for _ in range(4):
-            begin = time.perf_counter()
-            done = subprocess.run(
+        for _ in range(N_COMMANDS):
+            start = time.perf_counter()
+            completed = subprocess.run(
                 [prorec_command, "denoise", str(log), "--out", str(out), "--force", "--json"],
                 check=True,
                 capture_output=True,
             )
-            ours.append(time.perf_counter() - begin)
-            memory.append(json.loads(done.stdout)["peak_memory_mb"])
-            begin = time.perf_counter()
+            command_seconds.append(time.perf_counter() - start)
+            megabytes.append(json.loads(completed.stdout)["peak_memory_mb"])
+            start = time.perf_counter()
             for _ in range(2):
                 NCE().fit(clicks)
-            theirs.append(time.perf_counter() - begin)
-    yield Ratio(f"prorec denoise, {name}, {len(clicks):,} rows of csv / two fits of NCE", min(ours) / min(theirs), 3.0)
-    yield Ratio(f"peak memory of that, {name} / 2 GB", max(memory) / 2000, 1.0)
+            fit_seconds.append(time.perf_counter() - start)
+    value = min(command_seconds) / min(fit_seconds)
+    yield Ratio(f"prorec denoise, {name}, {len(clicks):,} rows of csv / two fits of NCE", value, 3.0)
+    yield Ratio(f"peak memory of that, {name} / 2 GB", max(megabytes) / 2000, 1.0)

@@ -1,7 +1,7 @@
-"""The denoising step on a GPU: right first, then how long each kernel takes and how near it comes to the ceilings.
+"""The denoising step on a GPU: correctness, time of each kernel, and shares of the device's peak rates.
 
-Run it on a machine with a GPU: `python -m benchmarks.device_step` (PyTorch with Triton; nothing of this is timed in
-tests). Times are medians of several runs, between events on the device, after one that is thrown away.
+Run `python -m benchmarks.device_step` on a machine with a GPU, PyTorch and Triton. Times are medians of several runs
+between events on the device, after a run to warm up.
 """
 
 from __future__ import annotations
@@ -52,42 +52,44 @@ SURVEY_TILES = (
 
 
 def main() -> None:
-    """Check, then measure, then print a table."""
+    """Check the kernels, measure them, and print a table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--factors", choices=("nce", "made"), default="nce", help="of NCE on yahoo-shape, or made up")
+    parser.add_argument(
+        "--factors", choices=("nce", "synthetic"), default="nce", help="NCE's on yahoo-shape, or synthetic"
+    )
     parser.add_argument("--users", type=int, default=YAHOO[0])
     parser.add_argument("--items", type=int, default=YAHOO[1])
     parser.add_argument("--clicks", type=int, default=YAHOO[2])
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--tune", action="store_true", help="try other tiles")
-    parser.add_argument("--unchecked", action="store_true", help="the kernels were checked before")
-    given = parser.parse_args()
+    parser.add_argument("--tune", action="store_true", help="also time other tile sizes")
+    parser.add_argument("--unchecked", action="store_true", help="skip the check of the kernels")
+    arguments = parser.parse_args()
     device = torch.device("cuda")
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
-    if not given.unchecked:
+    if not arguments.unchecked:
         check(device)
-    ceilings = measured_ceilings(device)
-    if given.factors == "nce":
-        clicks = make_yahoo_shape(given.users / YAHOO[0]).interactions
-        factors, observed = NCE(rank=given.width).fit(clicks).scores_, clicks.matrix
-        given.users, given.items = observed.shape
+    peak_rates = measure_peak_rates(device)
+    if arguments.factors == "nce":
+        clicks = make_yahoo_shape(arguments.users / YAHOO[0]).interactions
+        factors, observed = NCE(rank=arguments.width).fit(clicks).scores_, clicks.matrix
+        arguments.users, arguments.items = observed.shape
     else:
-        factors, observed = made(given.users, given.items, given.clicks, given.width, device)
+        factors, observed = make_problem(arguments.users, arguments.items, arguments.clicks, arguments.width, device)
     print(factors, f"{observed.nnz:,} interactions", flush=True)
-    if given.tune:
+    if arguments.tune:
         tune(factors, observed, device)  # type: ignore[arg-type]
-    times = measure(factors, observed, device, given.runs)  # type: ignore[arg-type]
-    pairs = float(given.users) * given.items
-    for name, seconds, detail in rows(times, ceilings, pairs, given.width):
+    times = measure(factors, observed, device, arguments.runs)  # type: ignore[arg-type]
+    pairs = float(arguments.users) * arguments.items
+    for name, seconds, detail in format_rows(times, peak_rates, pairs, arguments.width):
         print(f"{name:<44} {seconds:9.4f} s  {detail}")
-    if given.out:
-        given.out.write_text(json.dumps({"ceilings": ceilings, **times}, indent=1))
+    if arguments.out:
+        arguments.out.write_text(json.dumps({"peak rates": peak_rates, **times}, indent=1))
 
 
 def check(device: torch.device) -> None:
-    """The fused kernels against double precision on the CPU, on fresh random problems."""
+    """Compare the fused kernels with double precision on the CPU, on random problems, and exit if they differ."""
     rng = np.random.default_rng(int(np.random.SeedSequence().entropy) % 2**32)  # type: ignore[arg-type]
     for n_users, n_items, width, gamma, bias, link in (
         (777, 9_001, 64, 0.1, False, "identity"),
@@ -101,8 +103,8 @@ def check(device: torch.device) -> None:
         users = rng.dirichlet(np.full(width, 0.1), n_users) * 1.5 + 0.02 * rng.standard_normal((n_users, width))
         items = rng.dirichlet(np.full(width, 0.1), n_items) + 0.02 * rng.standard_normal((n_items, width))
         users[0] = 0
-        of_items = rng.normal(size=n_items) if bias else None
-        factors = Factors(users.astype(np.float32), items.astype(np.float32), of_items, link)  # type: ignore[arg-type]
+        item_bias = rng.normal(size=n_items) if bias else None
+        factors = Factors(users.astype(np.float32), items.astype(np.float32), item_bias, link)  # type: ignore[arg-type]
         is_observed = rng.random((n_users, n_items)) < 0.01
         is_observed[0, 0] = True
         observed = csr_array(is_observed.astype(np.float32))
@@ -119,22 +121,23 @@ def check(device: torch.device) -> None:
         )
         potentials = marginals.log_users - by_user, marginals.log_items - by_item
         kappa, threshold, shares = exact.match(*potentials, 0, observed)
-        kappa_, threshold_, shares_ = fused.match(*potentials, 0, observed)
+        fused_kappa, fused_threshold, fused_shares = fused.match(*potentials, 0, observed)
         with np.errstate(divide="ignore", invalid="ignore"):
-            error = np.nanmax(np.abs(shares_ / shares - 1))
-            off = np.nanmax(np.abs(threshold_ / threshold - 1)[kappa == kappa_])
+            share_error = np.nanmax(np.abs(fused_shares / shares - 1))
+            threshold_error = np.nanmax(np.abs(fused_threshold / threshold - 1)[kappa == fused_kappa])
+        equal_kappa = np.mean(kappa == fused_kappa)
         print(
             f"{n_users} × {n_items}, width {width}, γ {gamma}{', bias' if bias else ''}, {link}: sums {sums:.1e}, "
-            f"scaled sums {scaled:.1e}, shares {error:.1e}, κ equal {np.mean(kappa == kappa_):.4f}, "
-            f"thresholds {off:.1e}",
+            f"scaled sums {scaled:.1e}, shares {share_error:.1e}, κ equal {equal_kappa:.4f}, "
+            f"thresholds {threshold_error:.1e}",
             flush=True,
         )
-        if not (sums < 1e-4 and scaled < 1e-4 and error < 1e-3 and np.mean(kappa == kappa_) > 0.99):
-            sys.exit("the kernels are wrong")
+        if not (sums < 1e-4 and scaled < 1e-4 and share_error < 1e-3 and equal_kappa > 0.99):
+            sys.exit("The kernels must agree with double precision on the CPU; the errors are in the line above.")
 
 
-def measured_ceilings(device: torch.device) -> dict[str, float]:
-    """What this GPU reaches: products of 16-bit numbers, exponentials, bytes."""
+def measure_peak_rates(device: torch.device) -> dict[str, float]:
+    """Measure the rates that this GPU reaches: products of 16-bit numbers, exponentials, bytes."""
     import triton
     import triton.language as tl
 
@@ -147,16 +150,16 @@ def measured_ceilings(device: torch.device) -> dict[str, float]:
         tl.store(x + i, value)
 
     a = torch.randn(8192, 8192, device=device, dtype=torch.float16)
-    flops = 2 * 8192**3 / median(lambda: a @ a)
+    flops = 2 * 8192**3 / median_seconds(lambda: a @ a)
     x, y = torch.randn(1 << 29, device=device), torch.empty(1 << 29, device=device)
-    copied = 8 * x.numel() / median(lambda: y.copy_(x))
+    copied = 8 * x.numel() / median_seconds(lambda: y.copy_(x))
     z = torch.randn(132 * 64 * 1024, device=device)
-    exps = 256 * z.numel() / median(lambda: exponentials[(132 * 64,)](z, TIMES=256, BLOCK=1024, num_warps=8))
+    exps = 256 * z.numel() / median_seconds(lambda: exponentials[(132 * 64,)](z, TIMES=256, BLOCK=1024, num_warps=8))
     return {"16-bit products, per second": flops, "exponentials, per second": exps, "bytes copied, per second": copied}
 
 
-def the_step(factors: Factors, observed: csr_array, device: torch.device) -> tuple[GpuBackend, Callable[[], None]]:
-    """Plan, thresholds and relabelling, from factors to new weights on the device."""
+def make_step(factors: Factors, observed: csr_array, device: torch.device) -> tuple[GpuBackend, Callable[[], None]]:
+    """Return the backend, and a function that computes new weights on the device from factors."""
     marginals = transport.Marginals.popularity(observed)
     backend = GpuBackend(make_blocks(factors, marginals, GAMMA, DEFAULT_MEMORY), device)
     weights = torch.from_numpy(observed.data).to(device)
@@ -173,40 +176,40 @@ def the_step(factors: Factors, observed: csr_array, device: torch.device) -> tup
     return backend, step
 
 
-def step_of(factors: Factors, observed: csr_array, device: torch.device, runs: int = 3) -> tuple[float, int]:
-    """Seconds of the step, and its peak memory."""
-    _, step = the_step(factors, observed, device)
+def measure_step(factors: Factors, observed: csr_array, device: torch.device, runs: int = 3) -> tuple[float, int]:
+    """Return the step's seconds and its peak memory in bytes."""
+    _, step = make_step(factors, observed, device)
     torch.cuda.reset_peak_memory_stats()
-    return median(step, runs), torch.cuda.max_memory_allocated()
+    return median_seconds(step, runs), torch.cuda.max_memory_allocated()
 
 
 def measure(factors: Factors, observed: csr_array, device: torch.device, runs: int) -> dict[str, Any]:
-    """The step as a whole and in parts."""
-    seconds: dict[str, Any] = {}
-    backend, step = the_step(factors, observed, device)
+    """Measure the whole step and its parts; all values are seconds, unless the name says otherwise."""
+    results: dict[str, Any] = {}
+    backend, step = make_step(factors, observed, device)
     torch.cuda.reset_peak_memory_stats()
-    seconds["step"] = median(step, runs)
-    seconds["peak device memory, bytes"] = torch.cuda.max_memory_allocated()
+    results["step"] = median_seconds(step, runs)
+    results["peak device memory, bytes"] = torch.cuda.max_memory_allocated()
     with count_rows() as counts:
         step()
-    seconds["rows"] = dict(counts)
-    seconds["kernels"] = kernel_times(step)
+    results["rows"] = dict(counts)
+    results["kernels"] = profile_kernels(step)
     marginals = transport.Marginals.popularity(observed)
-    seconds["sums"] = median(lambda: backend.log_sums(), runs)
+    results["sums"] = median_seconds(lambda: backend.log_sums(), runs)
     by_user, by_item = backend.log_sums()
     potentials = marginals.log_users - by_user, marginals.log_items - by_item
-    seconds["thresholds and shares"] = median(
+    results["thresholds and shares"] = median_seconds(
         lambda: [None for _ in backend.match_chunks(*potentials, 0, observed)], runs
     )
-    seconds["a Sinkhorn iteration"] = median(
+    results["a Sinkhorn iteration"] = median_seconds(
         lambda: backend.scaled_log_sums(marginals.log_items, marginals.log_users), max(1, runs // 2)
     )
-    return seconds
+    return results
 
 
 @contextmanager
 def count_rows() -> Iterator[Counter[str]]:
-    """Count the rows that are searched by the kernels, again if need be, and those that are sorted in the end."""
+    """Count the rows that the kernels search, once for each search, and the rows that are sorted."""
     counts: Counter[str] = Counter()
     search, match_dense = gpu_thresholds.RowSplits._search, GpuBackend._match_dense
 
@@ -228,7 +231,7 @@ def count_rows() -> Iterator[Counter[str]]:
 
 
 def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
-    """Each kernel with other tiles, on an eighth of the users."""
+    """Print the time of each kernel with other tiles, for an eighth of the users."""
     n_users = len(factors.users) // 8
     factors = Factors(factors.users[:n_users], factors.items)
     observed = csr_array(observed[:n_users])
@@ -236,99 +239,103 @@ def tune(factors: Factors, observed: csr_array, device: torch.device) -> None:
     backend = GpuBackend(make_blocks(factors, marginals, GAMMA, DEFAULT_MEMORY), device)
     by_user, by_item = backend.log_sums()
     potentials = marginals.log_users - by_user, marginals.log_items - by_item
-    usual = gpu_factors.choose_tiles
+    default = gpu_factors.choose_tiles
 
-    def trial(kernel: str, label: str, work: Callable[[], Any]) -> None:
+    def print_time(kernel: str, label: str, work: Callable[[], Any]) -> None:
         try:
             work()
-            found = kernel_times(work)
-            print(label, {name: round(8 * seconds, 4) for name, seconds in found.items() if name == kernel}, flush=True)
+            times = profile_kernels(work)
+            print(label, {name: round(8 * seconds, 4) for name, seconds in times.items() if name == kernel}, flush=True)
         except Exception as error:  # too many registers or too much shared memory
-            print(label, "cannot be:", str(error)[:100], flush=True)
+            print(label, "does not run:", str(error)[:100], flush=True)
 
     for users, items, warps, stages in SUMS_TILES:
         tiles = gpu_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
         gpu_backend.choose_tiles = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
-        trial("compute_sums", f"compute_sums {tiles}", backend.log_sums)
+        print_time("compute_sums", f"compute_sums {tiles}", backend.log_sums)
     for users, items, warps, stages in SURVEY_TILES:
         tiles = gpu_factors.Tiles(users, items, {"num_warps": warps, "num_stages": stages})
         gpu_thresholds.choose_tiles = lambda kernel, width, tiles=tiles: tiles  # type: ignore[attr-defined, misc]
-        trial("survey_rows", f"survey_rows {tiles}", lambda: list(backend.match_chunks(*potentials, 0, observed)))
-    gpu_backend.choose_tiles = gpu_thresholds.choose_tiles = usual  # type: ignore[attr-defined]
+        print_time("survey_rows", f"survey_rows {tiles}", lambda: list(backend.match_chunks(*potentials, 0, observed)))
+    gpu_backend.choose_tiles = gpu_thresholds.choose_tiles = default  # type: ignore[attr-defined]
     for step, warps in ((64, 4), (32, 4), (128, 4), (64, 2), (64, 8), (32, 2), (128, 8), (16, 1)):
         gpu_thresholds._STEP, gpu_thresholds._WARPS = step, warps
-        trial(
+        print_time(
             "split_window", f"split_window {step} {warps}", lambda: list(backend.match_chunks(*potentials, 0, observed))
         )
     gpu_thresholds._STEP, gpu_thresholds._WARPS = 32, 4
 
 
-def kernel_times(work: Callable[[], Any]) -> dict[str, float]:
-    """Seconds that each kernel takes in all."""
+def profile_kernels(work: Callable[[], Any]) -> dict[str, float]:
+    """Return the total seconds of the twelve slowest kernels."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         work()
         torch.cuda.synchronize()
-    events = sorted(found.key_averages(), key=lambda event: -event.device_time_total)
+    events = sorted(profiler.key_averages(), key=lambda event: -event.device_time_total)
     return {event.key[:60]: event.device_time_total / 1e6 for event in events[:12]}
 
 
-def rows(
-    times: dict[str, Any], ceilings: dict[str, float], pairs: float, width: int
+def format_rows(
+    times: dict[str, Any], peak_rates: dict[str, float], pairs: float, width: int
 ) -> Iterator[tuple[str, float, str]]:
-    """What to print of it."""
+    """Print peak rates, counts and memory, and yield name, seconds and rates of each part."""
     products, exps = 3 * 2 * width * pairs, pairs
-    for name, value in ceilings.items():
+    for name, value in peak_rates.items():
         print(f"{name:<44} {value:9.3g}")
     for name in ("step", "sums", "thresholds and shares", "a Sinkhorn iteration"):
         yield name, times[name], ""
     for name, seconds in times["kernels"].items():
         detail = ""
         if name in ("compute_sums", "survey_rows"):
-            share = products / ceilings["16-bit products, per second"] / seconds
-            of_exps = exps / ceilings["exponentials, per second"] / seconds
-            detail = f"{share:.0%} of the product rate, {of_exps:.0%} of the exp rate, were it one pass"
+            product_rate = products / peak_rates["16-bit products, per second"] / seconds
+            exp_rate = exps / peak_rates["exponentials, per second"] / seconds
+            detail = f"{product_rate:.0%} of the product rate, {exp_rate:.0%} of the exp rate, counted as one pass"
         yield f"  {name}", seconds, detail
     print("rows", times["rows"], f"peak {times['peak device memory, bytes'] / 1e9:.2f} GB")
 
 
-def median(work: Callable[[], Any], runs: int = 5) -> float:
-    """Seconds on the device, warm."""
+def median_seconds(work: Callable[[], Any], runs: int = 5) -> float:
+    """Return the median seconds on the device, after a run to warm up."""
     work()
     torch.cuda.synchronize()
     seconds = []
     for _ in range(runs):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        begin.record()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start.record()
         work()
         end.record()
         torch.cuda.synchronize()
-        seconds.append(begin.elapsed_time(end) / 1e3)
+        seconds.append(start.elapsed_time(end) / 1e3)
     return float(np.median(seconds))
 
 
-def made(n_users: int, n_items: int, n_clicks: int, width: int, device: torch.device) -> tuple[Factors, csr_array]:
-    """Factors like a trained model's (see `transport.made`) and clicks by activity and popularity, made on the GPU."""
+def make_problem(
+    n_users: int, n_items: int, n_clicks: int, width: int, device: torch.device
+) -> tuple[Factors, csr_array]:
+    """Make factors and clicks as `transport.make_problem` does, on the GPU."""
     torch.manual_seed(0)
-    draw = torch.Generator(device=device).manual_seed(0)
-    activity, popularity = (torch.exp(0.8 * torch.randn(n, device=device, generator=draw)) for n in (n_users, n_items))
+    generator = torch.Generator(device=device).manual_seed(0)
+    activity, popularity = (
+        torch.exp(0.8 * torch.randn(n, device=device, generator=generator)) for n in (n_users, n_items)
+    )
     vectors = []
     for n in (n_users, n_items):
-        each = torch._standard_gamma(torch.full((n, width), 0.1, device=device))
-        each /= each.sum(dim=1, keepdim=True)
-        vectors.append(each)
+        tastes = torch._standard_gamma(torch.full((n, width), 0.1, device=device))
+        tastes /= tastes.sum(dim=1, keepdim=True)
+        vectors.append(tastes)
     users, items = vectors
     users *= activity.clamp(max=30)[:, None] ** 0.5
-    for each in vectors:
-        each += 0.02 * torch.randn(each.shape, device=device, generator=draw)
-    wanted = int(1.05 * n_clicks)
-    up_to_user, up_to_item = (torch.cumsum(each.double() / each.double().sum(), 0) for each in (activity, popularity))
+    for tastes in vectors:
+        tastes += 0.02 * torch.randn(tastes.shape, device=device, generator=generator)
+    n_samples = int(1.05 * n_clicks)  # some pairs are sampled twice
+    user_cdf, item_cdf = (torch.cumsum(mass.double() / mass.double().sum(), 0) for mass in (activity, popularity))
     keys = []
     for _ in range(8):
-        at = torch.rand(2, wanted // 8 + 1, device=device, generator=draw, dtype=torch.float64)
-        rows = torch.searchsorted(up_to_user, at[0]).clamp(max=n_users - 1)
-        columns = torch.searchsorted(up_to_item, at[1]).clamp(max=n_items - 1)
+        uniform = torch.rand(2, n_samples // 8 + 1, device=device, generator=generator, dtype=torch.float64)
+        rows = torch.searchsorted(user_cdf, uniform[0]).clamp(max=n_users - 1)
+        columns = torch.searchsorted(item_cdf, uniform[1]).clamp(max=n_items - 1)
         keys.append(rows * n_items + columns)
     pairs = torch.unique(torch.cat(keys))
     pairs = pairs[torch.randperm(len(pairs), device=device)[:n_clicks]].sort().values

@@ -1,4 +1,4 @@
-"""Recommenders against implicit, scipy and plain PyTorch, on MovieLens-1M and Gowalla where they are at hand."""
+"""Recommenders against implicit, scipy and plain PyTorch, on MovieLens-1M and Gowalla or on cinemas of their size."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from scipy.sparse.linalg import svds
 from threadpoolctl import threadpool_limits
 
 import prorec
-from benchmarks.ratio import Ratio, side_by_side
+from benchmarks.ratio import Ratio, time_ratio
 from prorec.models import SVD, VAE, WRMF
 
 FACTORS, SWEEPS = 64, 10
 
 
 def measure() -> Iterator[Ratio]:
-    """Fitting, and recommending to everybody."""
+    """Measure fits, and recommendations for all users."""
     warnings.simplefilter("ignore")
-    films, name = data("ml-1m", 6_040, 3_706)
-    yield from wrmf(films, name)
+    films, name = load_or_make("ml-1m", 6_040, 3_706)
+    yield from measure_wrmf(films, name)
     SVD(FACTORS).fit(films)
-    ratio = side_by_side(lambda: SVD(FACTORS).fit(films), lambda: svds(films.matrix, FACTORS), rounds=9)
-    yield Ratio(f"SVD, rank 64, {name} / scipy.sparse.linalg.svds", ratio, 0.5)
-    yield from vae(films, name)
-    yield from recommending(*data("gowalla", 29_858, 40_981))
+    value = time_ratio(lambda: SVD(FACTORS).fit(films), lambda: svds(films.matrix, FACTORS), rounds=9)
+    yield Ratio(f"SVD, rank 64, {name} / scipy.sparse.linalg.svds", value, 0.5)
+    yield from measure_vae(films, name)
+    yield from measure_recommend(*load_or_make("gowalla", 29_858, 40_981))
 
 
-def data(name: str, n_users: int, n_items: int) -> tuple[prorec.Interactions, str]:
-    """The real data set, or a cinema of its size where it cannot be had."""
+def load_or_make(name: str, n_users: int, n_items: int) -> tuple[prorec.Interactions, str]:
+    """Return the real data set and its name, or a cinema of its size if it cannot be downloaded."""
     try:
         return prorec.load_dataset(name), name
     except prorec.DownloadError:
         return prorec.make_cinema(n_users, n_items).interactions, f"cinema of {name}'s size"
 
 
-def wrmf(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
-    """Same rank, sweeps, α and λ; both judged on the same held-out part."""
+def measure_wrmf(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
+    """Measure WRMF against implicit, with equal rank, sweeps, α and λ, and evaluate both on the same test part."""
     from implicit.cpu.als import AlternatingLeastSquares
 
     parts = prorec.split_by_user(films, (0.8, 0.2), seed=0)
@@ -46,31 +46,32 @@ def wrmf(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
 
     def theirs() -> AlternatingLeastSquares:
         model = AlternatingLeastSquares(FACTORS, regularization=10.0, alpha=10, iterations=SWEEPS, random_state=0)
-        with threadpool_limits(1, "blas"):  # as implicit asks for
+        with threadpool_limits(1, "blas"):  # implicit's own advice
             model.fit(matrix, show_progress=False)
         return model
 
     def ours() -> WRMF:
-        # implicit counts a click α times, we 1 + α times.
+        # A click has confidence α in implicit and 1 + α in prorec.
         return WRMF(FACTORS, alpha=9, regularization=10, sweeps=SWEEPS).fit(parts.train)
 
     rows = np.flatnonzero(parts.test.activity)
     ids, _ = theirs().recommend(rows, matrix[rows], N=10)
     their_ndcg = prorec.ranking_metrics(ids, parts.test.matrix[rows], 10)["ndcg@10"].mean()
     our_ndcg = prorec.evaluate(ours(), parts.test, k=10).mean["ndcg@10"]
-    ratio = side_by_side(ours, theirs, rounds=3)
-    yield Ratio(f"WRMF, rank 64, 10 sweeps, {name}, NDCG@10 {our_ndcg:.4f} / implicit {their_ndcg:.4f}", ratio, 1.0)
+    value = time_ratio(ours, theirs, rounds=3)
+    quality = f"NDCG@10 {our_ndcg:.4f}, implicit's {their_ndcg:.4f}"
+    yield Ratio(f"WRMF, rank 64, 10 sweeps, {name} / implicit's ALS", value, 1.0, quality)
 
 
-def vae(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
-    """One epoch at batches of 500, against the same architecture with dense batches, as it is usually written."""
+def measure_vae(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
+    """Measure one epoch with batches of 500, against the same architecture with dense batches, as in most code."""
     import torch
     from torch import nn
 
     dense = torch.from_numpy(films.matrix.toarray())
     n_items = films.n_items
 
-    class Plain(nn.Module):
+    class PlainVAE(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.encoder = nn.Sequential(nn.Linear(n_items, 600), nn.Tanh(), nn.Linear(600, 400))
@@ -84,7 +85,7 @@ def vae(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
             divergence = -0.5 * torch.mean(torch.sum(1 + log_variance - mean**2 - log_variance.exp(), dim=1))
             return -(torch.log_softmax(scores, 1) * x).sum(1).mean() + 0.2 * divergence
 
-    plain = Plain()
+    plain = PlainVAE()
     optimizer = torch.optim.Adam(plain.parameters(), lr=1e-3)
 
     def theirs() -> None:
@@ -94,24 +95,24 @@ def vae(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
             optimizer.step()
 
     model = VAE(epochs=1)
-    ratio = side_by_side(lambda: model.fit(films), theirs, rounds=5)
-    yield Ratio(f"VAE, one epoch and its set-up, {name} / plain PyTorch, dense batches", ratio, 0.7)
+    value = time_ratio(lambda: model.fit(films), theirs, rounds=5)
+    yield Ratio(f"VAE, one epoch and its set-up, {name} / plain PyTorch, dense batches", value, 0.7)
 
 
-def recommending(places: prorec.Interactions, name: str) -> Iterator[Ratio]:
-    """Top 10 for every user, both from the same factors."""
+def measure_recommend(check_ins: prorec.Interactions, name: str) -> Iterator[Ratio]:
+    """Measure the top 10 of every user, with the same factors on both sides."""
     from implicit.cpu.als import AlternatingLeastSquares
 
-    ours = WRMF(FACTORS, sweeps=1).fit(places)
+    ours = WRMF(FACTORS, sweeps=1).fit(check_ins)
     theirs = AlternatingLeastSquares(FACTORS)
     theirs.user_factors, theirs.item_factors = ours.arrays_["users"], ours.arrays_["items"]
-    matrix, rows = csr_matrix(places.matrix), np.arange(places.n_users)
+    matrix, rows = csr_matrix(check_ins.matrix), np.arange(check_ins.n_users)
     ids, _ = theirs.recommend(rows, matrix, N=10)
-    assert np.mean(ours.recommend(places.users, 10).item_positions == ids) > 0.999
+    assert np.mean(ours.recommend(check_ins.users, 10).item_positions == ids) > 0.999
 
     def recommend() -> None:
-        with threadpool_limits(1, "blas"):  # faster than with all of them
+        with threadpool_limits(1, "blas"):  # implicit is faster this way than with all threads
             theirs.recommend(rows, matrix, N=10)
 
-    ratio = side_by_side(lambda: ours.recommend(places.users, 10), recommend, rounds=3)
-    yield Ratio(f"top 10 for every user, {name} / implicit's recommend", ratio, 1.0)
+    value = time_ratio(lambda: ours.recommend(check_ins.users, 10), recommend, rounds=3)
+    yield Ratio(f"top 10 for every user, {name} / implicit's recommend", value, 1.0)

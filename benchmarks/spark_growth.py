@@ -1,9 +1,10 @@
-"""How long denoising takes on Spark as the log grows, what executors hold, and what one machine takes for the same.
+"""Growth of denoising on Spark with the log: time, executor memory, and the time of one machine.
 
     python -m benchmarks.spark_growth --millions 1,2,4,8 --plot
 
-Two worker processes of one core and a gigabyte each, on this machine. Users grow with the log, fifty interactions each;
-items stay as many. The same factors are used everywhere, so that passes are compared and not models.
+Spark has two worker processes with one core and a gigabyte each, on this machine. Users grow with the log and have
+fifty interactions each; the number of items is fixed. Spark and one machine use the same factors, so that passes are
+compared and not models.
 """
 
 from __future__ import annotations
@@ -23,73 +24,69 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from benchmarks.figure import make_axes, save_svg
 from prorec import Interactions, transport
 from prorec.transport.factors import Factors
 from prorec.transport.gamma import estimate_gamma
 
-FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "spark_growth.svg"
-ITEMS, RANK, EACH = 2_000, 32, 50
-HALF_FOR_PYTHON = {
-    "spark.executor.memory": "480m",  # Java's heap: it takes all it may have, whether it needs it or not
-    # With one core: other collectors keep tables of some 60 MB, and the second compiler takes as much.
+N_ITEMS, RANK, CLICKS_PER_USER = 2_000, 32, 50
+EXECUTOR_SETTINGS = {  # leave half of a worker's memory to Python
+    "spark.executor.memory": "480m",  # Java's heap, which fills up to this limit whatever the work needs
+    # Other garbage collectors keep tables of about 60 MB, and the second compiler takes as much.
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 
 
 def main() -> None:
-    """Print a table, one row for each size."""
+    """Print a table with one row per size."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--millions", default="1,2,4,8")
-    parser.add_argument("--plot", action="store_true", help=f"draw {FIGURE.name} of the manual, too")
-    given = parser.parse_args()
-    sizes = [float(each) for each in given.millions.split(",")]
-    spark = started()
-    print("| interactions | users | Spark, 2 workers | rise | an executor, with Python | one machine | Spark / one |")
+    parser.add_argument("--millions", default="1,2,4,8", help="millions of interactions, comma-separated")
+    parser.add_argument("--plot", action="store_true", help="also draw docs/figures/spark_growth.svg")
+    arguments = parser.parse_args()
+    sizes = [float(size) for size in arguments.millions.split(",")]
+    spark = start_spark()
+    print(
+        "| interactions | users | Spark | relative to linear | an executor, with Python | one machine | Spark / one |"
+    )
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     rows: list[tuple[float, float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
-        run(spark, Path(folder), 0.05)  # the first one pays for imports, and does not count
+        run(spark, Path(folder), 0.05)  # imports and warms up; not measured
         for millions in sizes:
-            users, seconds, watch, alone = run(spark, Path(folder), millions)
-            rise = f"{(seconds / rows[-1][1]) / (millions / rows[-1][0]):.2f} × linear" if rows else ""
+            n_users, seconds, memory, single_seconds = run(spark, Path(folder), millions)
+            growth = f"{(seconds / rows[-1][1]) / (millions / rows[-1][0]):.2f}" if rows else ""
             print(
-                f"| {millions:g} M | {users:,} | {seconds:.0f} s | {rise} | {watch.peak / 2**20:,.0f} MiB, "
-                f"{watch.java / 2**20:,.0f} of it Java's | {alone:.1f} s | {seconds / alone:.1f} |",
+                f"| {millions:g} M | {n_users:,} | {seconds:.0f} s | {growth} | {memory.peak / 2**20:,.0f} MiB, "
+                f"{memory.java / 2**20:,.0f} in Java | {single_seconds:.1f} s | {seconds / single_seconds:.1f} |",
                 flush=True,
             )
-            rows.append((millions, seconds, watch.peak))
+            rows.append((millions, seconds, memory.peak))
     spark.stop()
-    if given.plot:
+    if arguments.plot:
         plot(rows)
 
 
 def plot(rows: list[tuple[float, float, float]]) -> None:
-    """Time and memory by size, beside what would be linear, and what one executor may have."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "prorec"
-    from matplotlib import pyplot
-
+    """Draw time and memory by size, with linear growth and the memory of a worker for comparison."""
     sizes, seconds, peaks = zip(*rows, strict=True)
-    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    axes[0].plot(sizes, seconds, "o-", color="#1b6ca8", label="measured")
+    figure, ((seconds_axis, memory_axis),) = make_axes(1, 2, (9, 3.4))
+    seconds_axis.plot(sizes, seconds, "o-", color="#1b6ca8", label="measured")
     linear = [seconds[0] * size / sizes[0] for size in sizes]
-    axes[0].plot(sizes, linear, "--", color="#888888", label="linear, from the first")
-    axes[0].set(ylabel="seconds", title="From table to table, 2 workers")
-    axes[1].plot(sizes, [peak / 2**20 for peak in peaks], "o-", color="#d1495b", label="Java and Python, at most")
-    axes[1].axhline(1024, ls="--", color="#888888", label="what a worker has, 1,024 MiB")
-    axes[1].set(ylabel="MiB", title="One executor", ylim=(0, 1200))
-    for axis in axes:
+    seconds_axis.plot(sizes, linear, "--", color="#888888", label="linear, from the first")
+    seconds_axis.set(ylabel="seconds", title="From table to table, 2 workers")
+    memory_axis.plot(sizes, [peak / 2**20 for peak in peaks], "o-", color="#d1495b", label="peak of Java and Python")
+    memory_axis.axhline(1024, ls="--", color="#888888", label="limit of a worker, 1,024 MiB")
+    memory_axis.set(ylabel="MiB", title="One executor", ylim=(0, 1200))
+    for axis in (seconds_axis, memory_axis):
         axis.set(xlabel="million interactions", xticks=sizes)
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize=8, loc="best")
-    figure.savefig(FIGURE, metadata={"Date": None, "Creator": None})
+    save_svg(figure, "spark_growth")
 
 
-def started(more: dict[str, str] | None = None) -> Any:
-    """A cluster of two worker processes, each of which is to stay inside a gigabyte: Java and Python together."""
+def start_spark(settings: dict[str, str] | None = None) -> Any:
+    """Start a cluster of two worker processes with a gigabyte each for Java and Python together."""
     import pyspark
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -98,81 +95,83 @@ def started(more: dict[str, str] | None = None) -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
-    settings = {
+    all_settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "16",
-        **HALF_FOR_PYTHON,
-        **(more or {}),
+        **EXECUTOR_SETTINGS,
+        **(settings or {}),
     }
     if "PYTHONPATH" in os.environ:
-        settings["spark.executorEnv.PYTHONPATH"] = os.environ["PYTHONPATH"]
-    for name, value in settings.items():
+        all_settings["spark.executorEnv.PYTHONPATH"] = os.environ["PYTHONPATH"]
+    for name, value in all_settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
-def made(millions: float) -> tuple[Interactions, Factors]:
-    """A log of so many interactions, and factors that go with it."""
+def make_problem(millions: float) -> tuple[Interactions, Factors]:
+    """Make a log with this many million interactions, and factors for its users and items."""
     rng = np.random.default_rng(0)
-    n_users = int(millions * 1e6 / EACH)
+    n_users = int(millions * 1e6 / CLICKS_PER_USER)
     users = rng.normal(size=(n_users, RANK)).astype(np.float32) / np.sqrt(RANK)
-    items = rng.normal(size=(ITEMS, RANK)).astype(np.float32)
-    # Items by popularity, the same number for everybody, none twice: a window over a shuffled circle.
-    start = (ITEMS * rng.random(n_users) ** 2).astype(np.int64)
-    columns = (start[:, None] + 7 * np.arange(EACH)) % ITEMS
+    items = rng.normal(size=(N_ITEMS, RANK)).astype(np.float32)
+    # Steps of seven on a circle of items give each user distinct items; starts near 0 make some items popular.
+    start = (N_ITEMS * rng.random(n_users) ** 2).astype(np.int64)
+    columns = (start[:, None] + 7 * np.arange(CLICKS_PER_USER)) % N_ITEMS
     from scipy.sparse import csr_array
 
-    indptr = np.arange(0, n_users * EACH + 1, EACH)
-    matrix = csr_array((np.ones(columns.size, np.float32), np.sort(columns, axis=1).ravel(), indptr), (n_users, ITEMS))
+    indptr = np.arange(0, n_users * CLICKS_PER_USER + 1, CLICKS_PER_USER)
+    matrix = csr_array(
+        (np.ones(columns.size, np.float32), np.sort(columns, axis=1).ravel(), indptr), (n_users, N_ITEMS)
+    )
     return Interactions.from_matrix(matrix), Factors(users, items)
 
 
-def run(spark: Any, folder: Path, millions: float) -> tuple[int, float, Watch, float]:
-    """Users, seconds on Spark, what executors had in memory, and seconds on one machine."""
+def run(spark: Any, folder: Path, millions: float) -> tuple[int, float, ExecutorMemory, float]:
+    """Return the number of users, seconds on Spark, memory of executors, and seconds on one machine."""
     from prorec.engines.spark import SparkProRec
 
-    clicks, factors = made(millions)
+    clicks, factors = make_problem(millions)
     paths = {name: str(folder / f"{name}-{millions}.parquet") for name in ("clicks", "users", "items")}
     table = {"user": clicks.user_codes, "item": clicks.item_codes}
     pq.write_table(pa.table(table), paths["clicks"], row_group_size=500_000)
     for name, array in (("users", factors.users), ("items", factors.items)):
         write_factors(paths[name], name[:-1], array)
 
-    begin = time.perf_counter()
+    start = time.perf_counter()
     gamma = estimate_gamma(factors, clicks.matrix)
     plan = transport.relaxed(factors, transport.Marginals.popularity(clicks.matrix), gamma, device="cpu")
     transport.relabel(clicks.matrix, plan.match(clicks.matrix), 20.0, 0.5)
-    alone = time.perf_counter() - begin
+    single_seconds = time.perf_counter() - start
 
-    watch = Watch()
+    memory = ExecutorMemory()
     frames = {name: spark.read.parquet(path) for name, path in paths.items()}
-    begin = time.perf_counter()
-    with watch:
-        found = SparkProRec(partitions=16).fit(
+    start = time.perf_counter()
+    with memory:
+        result = SparkProRec(partitions=16).fit(
             frames["clicks"], factors=(frames["users"], frames["items"]), work_dir=str(folder / f"work-{millions}")
         )
-        found.frame.write.mode("overwrite").parquet(str(folder / "out.parquet"))
-    return clicks.n_users, time.perf_counter() - begin, watch, alone
+        result.frame.write.mode("overwrite").parquet(str(folder / "out.parquet"))
+    return clicks.n_users, time.perf_counter() - start, memory, single_seconds
 
 
 def write_factors(path: str | Path, name: str, array: NDArray[np.float32]) -> None:
-    """A table as Spark takes it: ids 0, 1, … and an array of numbers for each."""
+    """Write factors as a table that Spark reads: ids 0, 1, … and an array of numbers for each."""
     features = pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.shape[1]).cast(pa.list_(pa.float32()))
     pq.write_table(pa.table({name: np.arange(len(array)), "features": features}), path)
 
 
-class Watch:
-    """The most memory that one executor and the Python processes below it have had at once."""
+class ExecutorMemory:
+    """Peak memory of one executor with the Python processes below it, sampled while the context is open."""
 
     def __init__(self) -> None:
         self.peak = self.java = self.python = 0.0
         self._stop = threading.Event()
 
-    def __enter__(self) -> Watch:
-        self._thread = threading.Thread(target=self._look)
+    def __enter__(self) -> ExecutorMemory:
+        self._thread = threading.Thread(target=self._sample)
         self._thread.start()
         return self
 
@@ -180,7 +179,7 @@ class Watch:
         self._stop.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while not self._stop.wait(0.5):
             parents, executors = {}, []
             for entry in Path("/proc").iterdir():
@@ -192,29 +191,29 @@ class Watch:
                         executors.append(int(entry.name))
                 except (OSError, IndexError):
                     continue
-            ours = _below(os.getpid(), parents)  # somebody else's cluster may be on this machine
+            ours = _descendants(os.getpid(), parents)  # other clusters may run on this machine
             for executor in ours.intersection(executors):
-                java, python = _own_share(executor), sum(map(_own_share, _below(executor, parents)))
+                java, python = _read_pss(executor), sum(map(_read_pss, _descendants(executor, parents)))
                 if java + python > self.peak:
                     self.peak, self.java, self.python = java + python, java, python
 
 
-def _below(process: int, parents: dict[int, int]) -> set[int]:
-    """All processes that a process has started, and those that they have."""
-    found: set[int] = set()
-    while more := {child for child, parent in parents.items() if parent in found | {process}} - found:
-        found |= more
-    return found
+def _descendants(process: int, parents: dict[int, int]) -> set[int]:
+    """Return all processes that a process has started, directly or not."""
+    descendants: set[int] = set()
+    while new := {child for child, parent in parents.items() if parent in descendants | {process}} - descendants:
+        descendants |= new
+    return descendants
 
 
-def _own_share(process: int) -> float:
-    """Bytes of memory that a process has, with its share of those that it has in common with others (Linux's PSS)."""
+def _read_pss(process: int) -> float:
+    """Return the bytes of a process, with its part of pages shared with others (Linux's PSS)."""
     try:
-        told = Path(f"/proc/{process}/smaps_rollup").read_text()
-    except OSError:  # it has ended
+        text = Path(f"/proc/{process}/smaps_rollup").read_text()
+    except OSError:  # the process has ended
         return 0.0
-    found = re.search(r"^Pss:\s+(\d+) kB", told, re.MULTILINE)
-    return 1024.0 * int(found[1]) if found else 0.0
+    match = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
+    return 1024.0 * int(match[1]) if match else 0.0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The transport core: against the bare arithmetic, against sorting, and against POT."""
+"""The transport step against the bare arithmetic, against sorting, and against POT."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from benchmarks.ratio import Ratio, side_by_side
+from benchmarks.ratio import Ratio, time_ratio
 from prorec import Factors, transport
 from prorec._core.parallel import N_CORES
 from prorec.transport.block_step import match_block
@@ -23,68 +23,67 @@ GAMMA, BETA, LAM = 0.1, 20, 0.5
 LARGE = 29_858, 40_981, 1_027_370  # users, items and interactions of Gowalla
 MEDIUM = 6_040, 3_706, 575_281  # of MovieLens-1M, ratings above 3
 
-_PEAK = """
-import pathlib, re
-from benchmarks.transport import LARGE, denoised, made
-def peak():
-    return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
-denoised(*made(300, 400, 3000))
-given = made(*LARGE)
-pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
-begin = peak()
-denoised(*given)
-print(peak() - begin)
+_MEASURE_PEAK = """
+from pathlib import Path
+from benchmarks.ratio import peak_memory
+from benchmarks.transport import LARGE, denoise, make_problem
+denoise(*make_problem(300, 400, 3000))  # loads the compiled code
+problem = make_problem(*LARGE)
+Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+before = peak_memory()
+denoise(*problem)
+print(peak_memory() - before)
 """
 
-Given = tuple[Factors, transport.Marginals, csr_array]
+Problem = tuple[Factors, transport.Marginals, csr_array]
 
 
 def measure() -> Iterator[Ratio]:
-    """Two passes of streaming; a sort for each row; Sinkhorn's iteration; memory."""
-    warnings.simplefilter("ignore")  # POT's
-    large = made(*LARGE)
+    """Measure time and memory of the relaxed step, and of both solvers against POT."""
+    warnings.simplefilter("ignore")  # POT warns of numerical problems of its own solver
+    large = make_problem(*LARGE)
     size = f"{LARGE[0]:,} × {LARGE[1]:,}"
-    ratio = side_by_side(lambda: denoised(*large), lambda: bare(large[0]), rounds=5)
-    yield Ratio(f"relaxed + thresholds + relabel, {size} / bare product and exp", ratio, 3.0)
-    np.testing.assert_allclose(denoised(*large).data, denoised_by_sorting(*large).data, rtol=1e-5)
-    ratio = side_by_side(lambda: denoised(*large), lambda: denoised_by_sorting(*large), rounds=1)
-    yield Ratio(f"relaxed + thresholds + relabel, {size} / with full sorts", ratio, 0.25)
-    command = [sys.executable, "-c", _PEAK]
+    value = time_ratio(lambda: denoise(*large), lambda: bare_arithmetic(large[0]), rounds=5)
+    yield Ratio(f"relaxed + thresholds + relabel, {size} / bare product and exp", value, 3.0)
+    np.testing.assert_allclose(denoise(*large).data, denoise_by_sorting(*large).data, rtol=1e-5)
+    value = time_ratio(lambda: denoise(*large), lambda: denoise_by_sorting(*large), rounds=1)
+    yield Ratio(f"relaxed + thresholds + relabel, {size} / with full sorts", value, 0.25)
+    command = [sys.executable, "-c", _MEASURE_PEAK]
     peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     yield Ratio(f"peak memory of that, {size} / dense plan", peak / (4 * LARGE[0] * LARGE[1]), 0.1)
-    yield from against_pot()
+    yield from measure_against_pot()
 
 
-def against_pot() -> Iterator[Ratio]:
-    """Both start from what they take: factors here, the dense cost matrix there."""
+def measure_against_pot() -> Iterator[Ratio]:
+    """Measure both solvers against POT; prorec starts from factors, POT from the dense cost matrix."""
     import ot
 
-    factors, marginals, _ = made(*MEDIUM)
+    factors, marginals, _ = make_problem(*MEDIUM)
     cost = -(factors.users.astype(float) @ factors.items.astype(float).T)
     size = f"{MEDIUM[0]:,} × {MEDIUM[1]:,}"
-    ratio = side_by_side(
+    value = time_ratio(
         lambda: transport.relaxed(factors, marginals, GAMMA),
         lambda: ot.sinkhorn(marginals.users, marginals.items, cost, GAMMA),
         rounds=5,
     )
-    yield Ratio(f"relaxed, {size} / ot.sinkhorn", ratio, 0.2)
+    yield Ratio(f"relaxed, {size} / ot.sinkhorn", value, 0.2)
     plan = ot.bregman.sinkhorn_log(marginals.users, marginals.items, cost, GAMMA)
     error = float(np.abs(plan.sum(axis=0) - marginals.items).sum() + np.abs(plan.sum(axis=1) - marginals.users).sum())
     del plan
     ours = transport.sinkhorn(factors, marginals, GAMMA, tolerance=error)
     assert ours.converged
-    ratio = side_by_side(
+    value = time_ratio(
         lambda: transport.sinkhorn(factors, marginals, GAMMA, tolerance=error),
         lambda: ot.bregman.sinkhorn_log(marginals.users, marginals.items, cost, GAMMA),
         rounds=2,
     )
-    yield Ratio(f"sinkhorn to the same error, {size} / ot.bregman.sinkhorn_log", ratio, 0.5)
+    yield Ratio(f"sinkhorn to the same error, {size} / ot.bregman.sinkhorn_log", value, 0.5)
 
 
-def made(n_users: int, n_items: int, n_observed: int) -> Given:
-    """Factors of width 64 in which users and items have a few tastes each, and clicks by activity and popularity.
+def make_problem(n_users: int, n_items: int, n_observed: int) -> Problem:
+    """Make factors of rank 64 with a few tastes per user and item, marginals, and clicks by activity and popularity.
 
-    The scores are like those of a trained model: most near 0, some near 1, and longer factors for active users.
+    The scores resemble those of a trained model: most are near 0, some near 1, and active users have longer factors.
     """
     rng = np.random.default_rng(0)
     activity, popularity = (rng.lognormal(sigma=0.8, size=n) for n in (n_users, n_items))
@@ -102,14 +101,14 @@ def made(n_users: int, n_items: int, n_observed: int) -> Given:
     return factors, transport.Marginals.popularity(observed), observed
 
 
-def denoised(factors: Factors, marginals: transport.Marginals, observed: csr_array) -> csr_array:
-    """The whole step, from factors to new weights."""
+def denoise(factors: Factors, marginals: transport.Marginals, observed: csr_array) -> csr_array:
+    """Run the whole step, from factors to new weights."""
     plan = transport.relaxed(factors, marginals, GAMMA)
     return transport.relabel(observed, plan.match(observed), BETA, LAM)
 
 
-def bare(factors: Factors) -> None:
-    """U·Vᵀ and e to the power of it, once, in blocks as large and on as many cores as ours."""
+def bare_arithmetic(factors: Factors) -> None:
+    """Compute exp(U·Vᵀ) once, with the block size and the number of threads of prorec."""
     n_users, n_items = factors.shape
     rows = 512
     starts = range(0, n_users, rows)
@@ -117,8 +116,8 @@ def bare(factors: Factors) -> None:
 
     def work(first: int) -> None:
         buffer = np.empty((rows, n_items), dtype=np.float32)
-        for begin in starts[first::N_CORES]:
-            users = factors.users[begin : begin + rows]
+        for start in starts[first::N_CORES]:
+            users = factors.users[start : start + rows]
             block = buffer[: len(users)]
             np.matmul(users, items, out=block)
             np.exp(block, out=block)
@@ -127,8 +126,8 @@ def bare(factors: Factors) -> None:
         list(pool.map(work, range(N_CORES)))
 
 
-def denoised_by_sorting(factors: Factors, marginals: transport.Marginals, observed: csr_array) -> csr_array:
-    """The same step with the same first pass and the same blocks, but for the thresholds: sort, cumulate, compare."""
+def denoise_by_sorting(factors: Factors, marginals: transport.Marginals, observed: csr_array) -> csr_array:
+    """Run the step with the same first pass and the same blocks, but find thresholds by sorting every row."""
     plan = transport.relaxed(factors, marginals, GAMMA)
     kappa, threshold = np.empty(observed.shape[0], dtype=np.int64), np.empty(observed.shape[0], dtype=np.float32)
     shares = np.empty(observed.nnz, dtype=np.float32)
@@ -147,7 +146,7 @@ def denoised_by_sorting(factors: Factors, marginals: transport.Marginals, observ
 
 
 def split_by_sorting(row: NDArray[np.float32]) -> tuple[int, float]:
-    """κ and the threshold's share, the obvious way."""
+    """Return κ and the threshold's share of the row, from the sorted row and its cumulated sums."""
     values = np.sort(row)[::-1]
     n = len(values)
     upper = np.cumsum(values, dtype=np.float64)

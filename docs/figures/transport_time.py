@@ -14,12 +14,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import ot
 
-from benchmarks.transport import GAMMA, bare, denoised, made
+from benchmarks.transport import GAMMA, bare_arithmetic, denoise, make_problem
 from prorec import transport
 
 SIZES = [(150, 200), (470, 640), (1_500, 2_000), (4_700, 6_400), (15_000, 20_000), (29_858, 40_981)]
-LIMIT = 40.0  # seconds: a solver that takes longer is not asked for the next size
-DENSE = 35_000_000  # pairs: POT's cost matrices of more would not be fair to this machine's memory
+LIMIT = 40.0  # seconds: a solver that takes longer does not get the next size
+DENSE = 35_000_000  # pairs: larger dense cost matrices of POT do not fit in memory
 
 
 def main() -> None:
@@ -29,11 +29,11 @@ def main() -> None:
     slow: set[str] = set()
     unit = 0.0
     for n_users, n_items in SIZES:
-        factors, marginals, observed = made(n_users, n_items, min(n_users * 34, n_users * n_items // 20))
+        factors, marginals, observed = make_problem(n_users, n_items, min(n_users * 34, n_users * n_items // 20))
         pairs = n_users * n_items
-        unit = best(lambda given=factors: bare(given)) / pairs * 1e6
+        unit = best(lambda f=factors: bare_arithmetic(f)) / pairs * 1e6
         work: dict[str, Callable[[], object]] = {
-            "relaxed + thresholds + relabel": lambda f=factors, m=marginals, o=observed: denoised(f, m, o),
+            "relaxed + thresholds + relabel": lambda f=factors, m=marginals, o=observed: denoise(f, m, o),
             "sinkhorn": lambda f=factors, m=marginals: transport.sinkhorn(f, m, GAMMA),
         }
         if pairs <= DENSE:
@@ -59,17 +59,17 @@ def main() -> None:
 
 
 def best(work: Callable[[], object]) -> float:
-    """The best of three, or one where one is long."""
+    """Return the best of three times, or fewer if they take more than five seconds together."""
     times: list[float] = []
     while len(times) < 3 and sum(times) < 5:
-        begin = time.perf_counter()
+        start = time.perf_counter()
         work()
-        times.append(time.perf_counter() - begin)
+        times.append(time.perf_counter() - start)
     return min(times)
 
 
 def draw(lines: dict[str, list[tuple[int, float]]], unit: float) -> None:
-    """One line for each solver; ours solid, POT's dashed, one colour for each problem."""
+    """Draw one line per solver: prorec's solid, POT's dashed, one colour per problem."""
     colours = {"relaxed": "#d1495b", "sinkhorn": "#00798c", "emd": "#edae49"}
     figure, axis = plt.subplots(figsize=(8.5, 4.6), layout="constrained")
     for name, points in lines.items():
