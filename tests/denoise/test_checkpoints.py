@@ -53,7 +53,7 @@ def test_finished_rounds_are_not_repeated(tmp_path: Path) -> None:
     data, stages = clicks(), []
     ProRec(NCE(rank=3), rounds=2).fit(data, checkpoint=tmp_path)
     ProRec(NCE(rank=3), rounds=2).fit(data, checkpoint=tmp_path, progress=lambda what, *_: stages.append(what))
-    assert set(stages) == {"fitting NCE, round 2"}
+    assert set(stages) == {"Fitting NCE, round 2"}
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:

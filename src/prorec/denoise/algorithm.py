@@ -181,7 +181,7 @@ class DenoisingRun:
     def _fit(self, init_from: Model | None) -> float:
         """Fit a copy of the model to the current weights, and return the seconds."""
         number = len(self.history)
-        task = f"fitting {type(self.unfitted).__name__.lstrip('_')}, round {number}"
+        task = f"Fitting {type(self.unfitted).__name__.lstrip('_')}, round {number}"
         self.progress(task, 0, 1)
         model: Any = replace(self.unfitted)  # type: ignore[type-var]
         options: dict[str, Any] = {} if init_from is None else {"init_from": init_from}

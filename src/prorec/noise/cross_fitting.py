@@ -102,7 +102,7 @@ def cross_fit(
     -------
     PairScores
     """
-    n_folds, task = int(folds.max()) + 1, "cross-fitting base models"
+    n_folds, task = int(folds.max()) + 1, "Cross-fitting the base models"
     scores = PairScores.allocate(len(models), len(sample.clicks))
     for fold in range(n_folds):
         train = drop_entries(matrix, folds == fold)

@@ -130,9 +130,9 @@ class NoiseFinder(Estimator):
         self.basis_ = basis_codes(scores.is_cold[:n])
         self.base_models_ = []
         for index, model in enumerate(models):
-            report("fitting the final base models", index, len(models))
+            report("Fitting the final base models", index, len(models))
             self.base_models_.append(copy_unfitted(model).fit(interactions))
-        report("fitting the final base models", len(models), len(models))
+        report("Fitting the final base models", len(models), len(models))
         return self
 
     def flag(
