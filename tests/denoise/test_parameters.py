@@ -48,7 +48,7 @@ def test_tune_own_and_inner_parameters() -> None:
         ({"marginals": "equal"}, "marginals must be one of"),
         ({"memory": 10}, "memory must be at least"),
         ({"model": object()}, "model must have a fit method"),
-        ({"model": NCE}, r"model must be a model, not a class: NCE\(…\) makes one"),
+        ({"model": NCE}, r"got the class NCE"),
         ({"model": ProRec(NCE(rank=3))}, "model must be a recommender"),
         ({"model": NCE(rank=1000)}, "rank must be a whole number from 1 to the smaller side"),
     ],
