@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec import Factors, Interactions, ProRec
 from prorec.models import CDAE, NCE, SVD, VAE, WRMF, Model
 
-torch.set_num_threads(1)  # test workers run in parallel
+with suppress(ImportError):  # the smoke tests run without PyTorch
+    import torch
+
+    torch.set_num_threads(1)  # test workers run in parallel
 
 _NETWORK: dict[str, Any] = {"rank": 16, "epochs": 40, "batch_size": 20, "learning_rate": 0.01}
 SMALL: dict[type[Any], dict[str, Any]] = {

@@ -1,0 +1,69 @@
+"""Save one small model of each class in the current format: `python -m tests.models.saved.make`.
+
+A folder `v<format version>` holds a folder for each model, and `expected.json` with the recommendations and weights of
+each. Run this script once for each new format version, and commit its folder. Once a version is released its folder
+never changes: users have such files. tests/models/test_saved_formats.py loads all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from prorec import Interactions, ProRec
+from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Popularity
+from prorec.models.storage import VERSION
+
+FOLDER = Path(__file__).parent
+_NETWORK: dict[str, Any] = {"rank": 2, "epochs": 5, "batch_size": 8}
+MODELS: dict[str, Any] = {
+    "cdae": CDAE(**_NETWORK),
+    "ease": EASE(),
+    "nce": NCE(rank=2),
+    "popularity": Popularity(),
+    "prorec": ProRec(NCE(rank=2), noise_method="plan"),
+    "prorec-cross-fit": ProRec(NCE(rank=2), noise_method="cross-fit"),
+    "svd": SVD(rank=2),
+    "vae": VAE(**_NETWORK, hidden=4),
+    "wrmf": WRMF(rank=2, sweeps=4),
+}
+
+
+def clicks() -> Interactions:
+    """Return clicks of two tastes by 24 users on 10 items, with text ids, item names and categories."""
+    rng = np.random.default_rng(0)
+    same_taste = np.arange(24)[:, None] % 2 == np.arange(10) % 2
+    matrix = csr_array((rng.random((24, 10)) < np.where(same_taste, 0.7, 0.1)).astype(np.float32))
+    interactions = Interactions.from_matrix(
+        matrix, users=[f"user-{number}" for number in range(24)], items=np.arange(10) + 100
+    )
+    return interactions.with_item_info({100: "Tea", 101: "Kaffee ☕"}, {100: ["hot", "leaf"]})
+
+
+def observe(model: Any) -> dict[str, Any]:
+    """Return what a saved model must still tell after loading."""
+    lists = model.recommend(["user-0", "user-5"], k=3)
+    observed = {"class_name": type(model).__name__, "items": lists.items.tolist(), "scores": lists.scores.tolist()}
+    if isinstance(model, ProRec):
+        observed["weights"] = model.weights_.data.tolist()
+    return observed
+
+
+def main() -> None:
+    """Write the models of this version of the format."""
+    folder = FOLDER / f"v{VERSION}"
+    shutil.rmtree(folder, ignore_errors=True)
+    expected = {}
+    for name, model in MODELS.items():
+        model.fit(clicks()).save(folder / name)
+        expected[name] = observe(model)
+    (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
