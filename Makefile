@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test lint types tests docs bench bench-check reproduce figures screenshots clean
+.PHONY: coverage linkcheck release-check test-minimum test-latest
 
 demo: $(VENV)/.demo-installed
 	$(BIN)/prorec demo
@@ -41,6 +42,24 @@ screenshots: $(VENV)/.all-installed
 figures: $(VENV)/.all-installed
 	$(BIN)/python docs/figures/cinema_curves.py
 	PYTHONPATH=. $(BIN)/python docs/figures/transport_time.py
+
+coverage: $(VENV)/.all-installed  # with branches; the floor is fail_under in pyproject.toml
+	$(BIN)/pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+linkcheck: $(VENV)/.all-installed
+	$(BIN)/python -m sphinx -b linkcheck -q docs build/docs/linkcheck
+
+release-check: | $(BIN)/python  # builds, looks into the files, installs the wheel in a fresh environment, tests it there
+	$(PIP) build packaging
+	$(BIN)/python tools/release_check.py
+
+# The smoke tests with the lowest versions of dependencies that pyproject.toml allows, and with the newest that exist.
+test-minimum: INSTALL = --constraint constraints-minimum.txt
+test-latest: INSTALL = --upgrade
+test-minimum test-latest:
+	$(PYTHON) -m venv --clear build/$@
+	build/$@/bin/python -m pip install --quiet --disable-pip-version-check $(INSTALL) ".[report]" hypothesis pandas polars pytest
+	build/$@/bin/python -m pytest -q @tests/smoke.txt
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,5 +1,10 @@
 """Find the clicks that don't belong, and train recommenders that are not misled by them."""
 
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 (an installation without pip does not read requires-python)
+    raise ImportError("prorec needs Python 3.11 or later; this is Python {}.{}.".format(*sys.version_info))
+
 from prorec import models, transport
 from prorec._core.errors import (
     ConvergenceWarning,

@@ -1,0 +1,112 @@
+"""Promises about releases: one version everywhere, minimum versions, workflows that name things that exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import prorec
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+YAML_FILES = [*WORKFLOWS, ROOT / ".github/dependabot.yml", ROOT / ".pre-commit-config.yaml", ROOT / "CITATION.cff"]
+
+
+def load_yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def commands(workflow: Path) -> list[str]:
+    """Return the shell commands of a workflow."""
+    jobs = load_yaml(workflow)["jobs"].values()
+    return [line for job in jobs for step in job["steps"] for line in step.get("run", "").splitlines()]
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", prorec.__version__)
+    assert PROJECT["dynamic"] == ["version"], "hatch reads it from src/prorec/__init__.py"
+    assert load_yaml(ROOT / "CITATION.cff")["version"] == prorec.__version__
+    assert f"version = {{{prorec.__version__}}}" in (ROOT / "README.md").read_text("utf-8")
+    assert re.search(rf"^## {re.escape(prorec.__version__)} \(", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+
+
+def test_the_changelog_groups_changes_by_kind() -> None:
+    kinds = re.findall(r"^### (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+@pytest.mark.parametrize("version", [(3, 10, 9, "final", 0), (3, 9, 0, "final", 0)])
+def test_an_older_python_is_refused_in_one_line(version: tuple[object, ...]) -> None:
+    code = f"import sys; sys.version_info = {version}; import prorec"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    message = done.stderr.strip().splitlines()[-1]
+    assert message == f"ImportError: prorec needs Python 3.11 or later; this is Python {version[0]}.{version[1]}."
+    assert PROJECT["requires-python"] == ">=3.11"
+
+
+def test_the_minimum_versions_are_the_lower_bounds() -> None:
+    spec = importlib.util.spec_from_file_location("minimum_versions", ROOT / "tools" / "minimum_versions.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = (ROOT / "constraints-minimum.txt").read_text("utf-8")
+    assert text == module.minimum_versions(), "run python tools/minimum_versions.py"
+
+
+def test_the_smoke_tests_exist() -> None:
+    lines = (ROOT / "tests" / "smoke.txt").read_text("utf-8").split()
+    assert [line for line in lines if not (ROOT / line).exists()] == []
+
+
+@pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: path.name)
+def test_yaml_can_be_read(path: Path) -> None:
+    assert isinstance(load_yaml(path), dict)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_is_well_formed(workflow: Path) -> None:
+    content = load_yaml(workflow)
+    assert True in content, "YAML reads the key `on` as true"
+    assert content["permissions"] == {"contents": "read"}
+    for name, job in content["jobs"].items():
+        assert job["runs-on"], name
+        assert job["timeout-minutes"] <= 60, name
+        needed = job.get("needs", [])
+        assert set([needed] if isinstance(needed, str) else needed) <= content["jobs"].keys()
+        for step in job["steps"]:
+            assert ("run" in step) != ("uses" in step), name
+            if "uses" in step:
+                assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step["uses"]), "actions are pinned to major versions"
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_names_only_targets_and_files_that_exist(workflow: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = {target for line in re.findall(r"^([\w -]+):", makefile, re.MULTILINE) for target in line.split()}
+    for command in commands(workflow):
+        for target in re.findall(r"\bmake ([\w-]+)", command):
+            assert target in targets, command
+        for path in re.findall(r"[\w./-]+\.(?:txt|py|toml)\b", command):
+            assert (ROOT / path).exists(), command
+
+
+def test_the_workflow_covers_every_supported_python_and_system() -> None:
+    jobs = load_yaml(ROOT / ".github/workflows/ci.yml")["jobs"]
+    declared = {name.split(" :: ")[-1] for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)}
+    assert set(jobs["test"]["strategy"]["matrix"]["python"]) == declared
+    assert {name.split("-")[0] for name in jobs["smoke"]["strategy"]["matrix"]["os"]} == {"macos", "windows"}
+
+
+def test_pages_about_the_project_exist() -> None:
+    for name in ("CODE_OF_CONDUCT.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CITATION.cff"):
+        assert (ROOT / name).exists(), name
