@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "prorec"
@@ -27,12 +30,20 @@ def imports(path: Path) -> Iterator[tuple[str, str]]:
                 yield node.module, alias.name
 
 
-def test_contributing_shows_the_packages_in_the_linters_order() -> None:
-    lines = (ROOT / "CONTRIBUTING.md").read_text().splitlines()
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_pages_show_the_packages_in_the_linters_order(page: str) -> None:
+    lines = (ROOT / page).read_text("utf-8").splitlines()
     shown = [
         line.split("`")[1].rstrip("/") for line in lines if line.startswith("| `") and line.split("`")[1].endswith("/")
     ]
     assert [name.split("/")[0] for name in shown] == layers()[::-1]
+
+
+def test_files_that_the_architecture_names_exist() -> None:
+    rows = re.findall(r"^\| `(.+/)` \|.*\| (.+) \|$", (ROOT / "docs/architecture.md").read_text("utf-8"), re.MULTILINE)
+    named = [PACKAGE / package / name for package, names in rows for name in re.findall(r"`(.+?)`", names)]
+    assert len(named) >= len(layers())
+    assert [path for path in named if not path.exists()] == []
 
 
 def test_no_package_uses_another_packages_private_names() -> None:

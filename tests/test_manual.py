@@ -19,7 +19,7 @@ PAGES = """
     reference/tuning reference/report reference/spark reference/errors
     command-line data-formats data-sets splits-and-noise metrics
     results-overview results more-results noise-benchmark performance benchmarks spark-sizing
-    contributing adding-a-model changelog glossary
+    contributing architecture adding-a-model stability changelog glossary
 """.split()
 _LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"'](?:https?:)?//[^>]*>")
 
