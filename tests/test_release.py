@@ -31,6 +31,16 @@ def commands(workflow: Path) -> list[str]:
     return [line for job in jobs for step in job["steps"] for line in step.get("run", "").splitlines()]
 
 
+def import_tool(name: str) -> Any:
+    """Return a script of tools/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", prorec.__version__)
     assert PROJECT["dynamic"] == ["version"], "hatch reads it from src/prorec/__init__.py"
@@ -54,13 +64,36 @@ def test_an_older_python_is_refused_in_one_line(version: tuple[object, ...]) -> 
 
 
 def test_the_minimum_versions_are_the_lower_bounds() -> None:
-    spec = importlib.util.spec_from_file_location("minimum_versions", ROOT / "tools" / "minimum_versions.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     text = (ROOT / "constraints-minimum.txt").read_text("utf-8")
-    assert text == module.minimum_versions(), "run python tools/minimum_versions.py"
+    assert text == import_tool("minimum_versions").minimum_versions(), "run python tools/minimum_versions.py"
+
+
+@pytest.mark.parametrize(
+    ("tag", "date", "changes", "message"),
+    [
+        ("v9.9.9", "2027-01-31", "", "tag must be v1.2.3, but HEAD has v9.9.9"),
+        ("v1.2.3", "unreleased", "", "must give the date of a release, but says (unreleased)"),
+        ("v1.2.3", "2027-01-31", " M README.md", "no uncommitted changes"),
+        ("v1.2.3", "2027-01-31", "", ""),
+        ("", "unreleased", " M README.md", ""),
+    ],
+)
+def test_a_tag_must_fit_version_and_changelog(
+    tag: str, date: str, changes: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = import_tool("release_check")
+    (tmp_path / "src" / "prorec").mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src" / "prorec" / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## 1.2.3 ({date})\n\n## 1.2.2 (2026-01-01)\n")
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    monkeypatch.setattr(tool, "run", lambda *command: tag if command[1] == "tag" else changes)
+    check = tool.ReleaseCheck(tmp_path)
+    if message:
+        with pytest.raises(tool.CheckError, match=re.escape(message)):
+            check.check_changelog()
+    else:
+        assert check.check_changelog() == f"1.2.3 ({date}), {'tag ' + tag if tag else 'no tag'}"
 
 
 def test_the_smoke_tests_exist() -> None:
