@@ -4,24 +4,33 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types tests docs bench bench-check reproduce figures screenshots clean
+.PHONY: demo test test-all lint types docs bench bench-check reproduce figures screenshots clean
 .PHONY: coverage linkcheck release-check test-minimum test-latest
 
 demo: $(VENV)/.demo-installed
 	$(BIN)/prorec demo
 
-test: lint types tests
+# Files go to workers as a whole, so that each cluster, browser and page is made once.
+PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile -rs
 
-lint: $(VENV)/.all-installed
+ifdef PKG
+test: $(VENV)/.all-installed  # make test PKG=models: everything about one package
+	$(PYTEST) tests/$(PKG) src/prorec/$(PKG)
+else
+test: lint types  # all but the slow tests; tests/conftest.py lists those
+	$(PYTEST) -m "not slow"
+endif
+
+test-all: lint types
+	$(PYTEST)
+
+lint: $(VENV)/.lint-installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
+	PYTHONPATH=src $(BIN)/lint-imports
 
 types: $(VENV)/.all-installed
 	$(BIN)/mypy
-
-tests: $(VENV)/.all-installed
-	$(BIN)/pytest -q -n 2 --dist loadfile -rs  # so that each cluster, browser and page is made once
 
 docs: $(VENV)/.all-installed
 	$(BIN)/python -m sphinx -b html -j 1 -W --keep-going docs build/docs/html
@@ -63,6 +72,10 @@ test-minimum test-latest:
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.lint-installed: constraints.txt | $(BIN)/python
+	$(PIP) import-linter ruff
+	touch $@
 
 $(VENV)/.demo-installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable ".[report]"
