@@ -58,7 +58,9 @@ def write_report(
     NotFittedError
         If the denoiser is not fitted.
     InputError
-        If an argument is not usable, the file cannot be written, or Jinja2 is not installed.
+        If an argument is not usable, or the file cannot be written.
+    MissingExtraError
+        If Jinja2 is not installed.
 
     Examples
     --------
@@ -88,7 +90,9 @@ def check_report_path(path: str | Path) -> None:
     Raises
     ------
     InputError
-        If the path is not an html file in an existing folder, or Jinja2 is not installed.
+        If the path is not an html file in an existing folder.
+    MissingExtraError
+        If Jinja2 is not installed.
     """
     path = as_path(path)
     try:

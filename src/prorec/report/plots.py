@@ -52,7 +52,9 @@ def plot_weights(denoiser: ProRec, ax: Axes | None = None) -> Axes:
     NotFittedError
         If the denoiser is not fitted.
     InputError
-        If Matplotlib is not installed, or `ax` is not Axes.
+        If `ax` is not Axes.
+    MissingExtraError
+        If Matplotlib is not installed.
     """
     return _plot_chart(describe_weights(collect_findings(denoiser)), ax)
 
@@ -79,7 +81,9 @@ def plot_thresholds(denoiser: ProRec, ax: Axes | None = None) -> Axes:
     NotFittedError
         If the denoiser is not fitted.
     InputError
-        If Matplotlib is not installed, `ax` is not Axes, or fewer than two users have interactions.
+        If `ax` is not Axes, or fewer than two users have interactions.
+    MissingExtraError
+        If Matplotlib is not installed.
     """
     chart = describe_thresholds(collect_findings(denoiser), _N_POINTS)
     if chart is None:
@@ -110,7 +114,9 @@ def plot_loss(denoiser: ProRec, ax: Axes | None = None) -> Axes:
     NotFittedError
         If the denoiser is not fitted.
     InputError
-        If Matplotlib is not installed, `ax` is not Axes, or the loss was not recorded.
+        If `ax` is not Axes, or the loss was not recorded.
+    MissingExtraError
+        If Matplotlib is not installed.
     """
     findings = collect_findings(denoiser)
     chart = describe_loss(findings)
@@ -156,7 +162,9 @@ def plot_user_matrix(denoiser: ProRec, user: Any, ax: tuple[Axes, Axes] | None =
     NotFittedError
         If the denoiser is not fitted.
     InputError
-        If Matplotlib is not installed, `ax` is not two Axes, or the user is unknown or has no interactions.
+        If `ax` is not two Axes, or the user is unknown or has no interactions.
+    MissingExtraError
+        If Matplotlib is not installed.
     """
     findings = collect_findings(denoiser)
     interactions = findings.interactions

@@ -67,7 +67,7 @@ class CrossFitResult(NamedTuple):
     pairs: DataFrame
     """One row per interaction: user and item (positions), noise_probability, percentile_rank, basis."""
     noise_rate: NoiseRateEstimate
-    """Estimated share of noise in the log."""
+    """Estimated noise rate of the log."""
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class SparkResult:
     work_dir: str
     """Path of the work directory."""
     noise_rate: NoiseRateEstimate | None
-    """Estimated share of noise in the log, if it was cross-fitted."""
+    """Estimated noise rate of the log, if it was cross-fitted."""
     _pairs: DataFrame
 
     def noise_table(self) -> DataFrame:
