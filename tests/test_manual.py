@@ -18,7 +18,8 @@ PAGES = """
     reference/index reference/interactions reference/denoising reference/models reference/transport reference/evaluation
     reference/tuning reference/report reference/spark reference/errors
     command-line data-formats data-sets splits-and-noise metrics
-    results-overview results more-results noise-benchmark performance benchmarks spark-sizing
+    results-overview results more-results noise-benchmark performance benchmarks benchmark-history
+    spark-sizing
     contributing architecture adding-a-model stability changelog glossary
 """.split()
 _LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"'](?:https?:)?//[^>]*>")
