@@ -1,7 +1,7 @@
 """Noise scores of other methods: from clicks to one number per click, high for noise.
 
-All of them are in-sample: the model that scores a click has learned from it. Where the original method trains its own
-recommender, the score is that method's quantity computed from a model of this package.
+All of them are in-sample: the model that scores a click has learned from it. If the original method trains its own
+recommender, the score is that method's quantity, computed from a model of this package.
 """
 
 from __future__ import annotations
