@@ -153,7 +153,7 @@ def plot(records: Sequence[Record]) -> None:
         axis.plot(range(1, len(ratios) + 1), [ratio.value for ratio in ratios], "o-", color="#1b6ca8", markersize=4)
         axis.plot([1, max(len(ratios), 2)], [ratios[-1].limit] * 2, "--", color="#d1495b")
         axis.set_title(textwrap.fill(name, 42), fontsize=7)
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.15 * axis.dataLim.ymax)  # so that no point lies on the frame
         axis.tick_params(labelsize=7)
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
