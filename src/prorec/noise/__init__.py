@@ -1,6 +1,18 @@
-"""Noise finding: cross-fitted features, the noise rate, a noise probability for each interaction, and flags."""
+"""Noise finding: cross-fitted features, the noise rate, a noise probability for each interaction, flags, and audits."""
 
+from prorec.noise.audit import FlagAudit, Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
 from prorec.noise.finder import NoiseFinder
+from prorec.noise.flag_error_bound import bound_wrong_share
 from prorec.noise.noise_rate import NoiseRateEstimate
 
-__all__ = ["NoiseFinder", "NoiseRateEstimate"]
+__all__ = [
+    "FlagAudit",
+    "NoiseFinder",
+    "NoiseRateEstimate",
+    "Verdicts",
+    "audit_flags",
+    "bound_wrong_share",
+    "draw_flagged",
+    "read_verdicts",
+    "recalibrate",
+]
