@@ -14,6 +14,7 @@ from rich.text import Text
 
 from prorec import __version__
 from prorec._core.errors import InputError, MissingExtraError, ProrecError
+from prorec.cli.audit import audit
 from prorec.cli.command import name_options
 from prorec.cli.datasets import datasets
 from prorec.cli.demo import demo
@@ -26,6 +27,7 @@ from prorec.cli.train import recommend, train
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 for command in (demo, denoise, report, train, recommend, score, evaluate):
     app.command()(command)
+app.add_typer(audit, name="audit")
 app.add_typer(datasets, name="datasets")
 
 
