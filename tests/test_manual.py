@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = """
     index getting-started installation first-five-minutes notebooks/cinema notebooks/movielens-100k
     guides/index guides/csv guides/data-frames guides/other-libraries guides/keep-your-model guides/large-data
-    guides/spark guides/parameters report models
+    guides/spark guides/audit guides/parameters report models
     how-it-works denoising noise transport
     reference/index reference/interactions reference/denoising reference/models reference/transport reference/evaluation
     reference/tuning reference/report reference/spark reference/errors

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.csv as pacsv
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import expect
@@ -15,6 +16,7 @@ from scipy.sparse import csr_array, lil_array
 
 from prorec import ProRec
 from prorec.models import NCE, SVD
+from prorec.noise import draw_flagged, read_verdicts
 from prorec.report import write_report
 from tests.report.conftest import HOSTILE, OpenFunction, OpenPage
 
@@ -222,6 +224,51 @@ def test_export(open_report: OpenFunction, cinema_page: Path, cinema_denoiser: P
     assert [float(row["weight"]) for row in rows] == pytest.approx(cinema_denoiser.weights_.data[positions])
     assert [float(row["row_share"]) for row in rows] == pytest.approx(cinema_denoiser.matching_.row_shares[positions])
     assert {row["flagged"] for row in rows} == {"true"}
+
+
+def test_verdicts(open_report: OpenFunction, cinema_page: Path, cinema_denoiser: ProRec, tmp_path: Path) -> None:
+    report, interactions = open_report(cinema_page), cinema_denoiser.interactions_
+    page = report.page
+    assert page.is_disabled("#export-verdicts")
+    page.select_option("#clicks tbody tr:nth-child(1) select", "genuine")
+    chosen = report.column("user")[0], report.column("item")[0]
+    page.select_option("#which", "sample")
+    expect(page.locator("#click-count")).to_contain_text("29 clicks")
+    page.select_option("#clicks tbody tr:nth-child(2) select", "noise")
+    page.select_option("#clicks tbody tr:nth-child(3) select", "noise")
+    page.select_option("#clicks tbody tr:nth-child(3) select", "")
+    page.click("#next-page")
+    page.click("#previous-page")
+    assert page.input_value("#clicks tbody tr:nth-child(2) select") == "noise"
+    assert page.inner_text("#verdict-count").startswith("2 verdicts")
+    with page.expect_download() as download:
+        page.click("#export-verdicts")
+    path = tmp_path / "verdicts.csv"
+    download.value.save_as(path)
+    verdicts = read_verdicts(pacsv.read_csv(path), interactions)
+    drawn = draw_flagged(cinema_denoiser.flagged_)
+    assert len(verdicts.positions) == 2
+    assert sorted(verdicts.is_noise.tolist()) == [False, True]
+    assert verdicts.is_drawn.tolist() == np.isin(verdicts.positions, drawn).tolist()
+    position = verdicts.positions[~verdicts.is_noise][0]
+    assert interactions.item_names is not None
+    names = (
+        str(interactions.users[interactions.user_codes[position]]),
+        interactions.item_names[interactions.item_codes[position]],
+    )
+    assert names == chosen
+
+
+def test_verdicts_on_hostile_names(open_report: OpenFunction, hostile_page: Path) -> None:
+    page = open_report(hostile_page).page
+    page.select_option("#which", "all")
+    page.evaluate("for (let click = 0; click < nClicks; click++) verdicts.set(click, 'noise')")
+    rows = list(csv.DictReader(page.evaluate("makeVerdictCsv()").splitlines(keepends=True)))
+    assert len(rows) == page.evaluate("nClicks")
+    assert {row["verdict"] for row in rows} == {"noise"}
+    for row in rows:
+        assert not row["name"].startswith(("=", "+", "-", "@"))
+    assert page.evaluate("window.pwned") is None
 
 
 def test_hostile_names_stay_text(open_report: OpenFunction, hostile_page: Path, tmp_path: Path) -> None:

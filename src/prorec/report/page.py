@@ -19,7 +19,7 @@ from prorec.report.gain import Gain, RecommendationLists, measure_gain, recommen
 from prorec.report.page_texts import describe_method, make_cards, make_table_note, make_user_note
 from prorec.report.row_selection import RowSelection, select_rows
 
-_SCRIPTS = ("data.js", "click_table.js", "user.js", "start.js")
+_SCRIPTS = ("data.js", "verdicts.js", "click_table.js", "user.js", "start.js")
 
 
 def write_report(

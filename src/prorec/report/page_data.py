@@ -14,6 +14,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec.noise.audit import draw_flagged
 from prorec.report.findings import Findings
 from prorec.report.formatting import truncate
 from prorec.report.gain import RecommendationLists
@@ -73,6 +74,7 @@ def make_page_data(findings: Findings, selection: RowSelection, lists: Recommend
         "nNeighbors": _N_NEIGHBORS,
         "k": 0 if lists is None else lists.before.shape[1],
         "categories": [truncate(name, _NAME_LENGTH) for name in category_names],
+        "sample": _draw_sample(findings, positions),
         "users": {
             "id": _to_texts(interactions.users[users]),
             "activity": pack_column(interactions.activity[users], "int32"),
@@ -149,6 +151,14 @@ def to_script_json(contents: Any) -> Markup:
     """
     text = json.dumps(contents, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(_ESCAPES))
+
+
+def _draw_sample(findings: Findings, positions: NDArray[np.int64]) -> list[int]:
+    """Draw flagged clicks for the reader to check, unless the page holds only some of the flagged clicks."""
+    n_flagged = int(findings.flagged.sum())
+    if not n_flagged or findings.sample_note or int(findings.flagged[positions].sum()) < n_flagged:
+        return []
+    return [int(each) for each in np.searchsorted(positions, draw_flagged(findings.flagged))]
 
 
 def _to_texts(ids: NDArray[Any]) -> list[str]:

@@ -26,7 +26,7 @@ function rankNames(names, codes) {
 }
 
 function filterTable() {
-  const flaggedOnly = byId("which").value === "flagged";
+  const flaggedOnly = byId("which").value === "flagged", sampleOnly = byId("which").value === "sample";
   const userText = byId("by-user").value.trim().toLowerCase(), itemText = byId("by-item").value.trim().toLowerCase();
   const category = byId("by-category").value;
   const minProbability = Number(byId("min-probability").value) || 0;
@@ -37,7 +37,7 @@ function filterTable() {
   const rows = new Uint32Array(nClicks);
   let n = 0;
   for (let click = 0; click < nClicks; click++) {
-    if ((!flaggedOnly || clicks.flagged[click]) && clicks.probability[click] >= minProbability && userMatches[clicks.user[click]] && itemMatches[clicks.item[click]]) rows[n++] = click;
+    if ((!flaggedOnly || clicks.flagged[click]) && (!sampleOnly || inSample.has(click)) && clicks.probability[click] >= minProbability && userMatches[clicks.user[click]] && itemMatches[clicks.item[click]]) rows[n++] = click;
   }
   table.rows = rows.subarray(0, n);
   table.nUsers = new Set(Array.from(table.rows, click => clicks.user[click])).size;
@@ -71,7 +71,7 @@ function showPage(page) {
 function makeRow(click) {
   const cells = COLUMNS.map(column => makeElement("td", { class: column.isNumber ? "number" : column.key === "time" && "day", "data-label": column.label },
     column.key === "user" ? makeElement("button", { type: "button", class: "link", onclick: () => openUser(clicks.user[click]) }, column.text(click)) : column.text(click)));
-  return makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...cells, makeFlagCell(click));
+  return makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...cells, makeFlagCell(click), makeVerdictCell(click));
 }
 
 const makeFlagCell = click => makeElement("td", { "data-label": "flagged", class: clicks.flagged[click] ? false : "empty" }, clicks.flagged[click] ? makeElement("span", { class: "badge" }, "flagged") : "");
@@ -98,9 +98,9 @@ function makeCsv(rows) {
   return lines.join("\r\n") + "\r\n";
 }
 
-function exportCsv() {
-  const address = URL.createObjectURL(new Blob([makeCsv(table.rows)], { type: "text/csv" }));
-  makeElement("a", { href: address, download: "suspicious-clicks.csv" }).click();
+function downloadCsv(text, name) {
+  const address = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  makeElement("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
 
@@ -117,7 +117,7 @@ function startTable() {
       table.isDescending = table.sortColumn === column.key ? !table.isDescending : Boolean(column.isNumber);
       table.sortColumn = column.key;
       sortTable();
-    } }, column.label))), makeElement("th", { scope: "col" }, "flagged"));
+    } }, column.label))), makeElement("th", { scope: "col" }, "flagged"), makeElement("th", { scope: "col" }, "verdict"));
   let timer;
   byId("filters").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(filterTable, 120); });
   byId("filters").addEventListener("submit", event => event.preventDefault());
@@ -125,6 +125,6 @@ function startTable() {
   byId("previous-page").onclick = () => showPage(table.page - 1);
   byId("next-page").onclick = () => showPage(table.page + 1);
   byId("last-page").onclick = () => showPage(Math.ceil(table.rows.length / PAGE_SIZE) - 1);
-  byId("export").onclick = exportCsv;
+  byId("export").onclick = () => downloadCsv(makeCsv(table.rows), "suspicious-clicks.csv");
   filterTable();
 }

@@ -13,5 +13,6 @@ byId("theme").onclick = () => {
   setTheme(names[(names.indexOf(document.documentElement.dataset.theme || "") + 1) % names.length]);
 };
 for (const part of document.querySelectorAll(".needs-script")) part.hidden = false;
+startVerdicts();
 startTable();
 startUser();
