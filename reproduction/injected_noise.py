@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 import prorec
 from prorec._core.progress import Progress
-from prorec.data.noise_injection import NoiseKind, NoisyInteractions
+from prorec.data.noise_injection import NoiseKind
+from prorec.data.noisy_interactions import NoisyInteractions
 from prorec.denoise import ProRec
 from prorec.evaluation import detection_metrics
 from prorec.evaluation.tuning import PAPER_GRIDS

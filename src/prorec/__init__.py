@@ -19,7 +19,8 @@ from prorec._core.errors import (
 )
 from prorec._core.progress import ConsoleProgress, Progress
 from prorec.data.cinema import Cinema, make_cinema
-from prorec.data.noise_injection import NoisyInteractions, inject_noise
+from prorec.data.noise_injection import inject_noise
+from prorec.data.noisy_interactions import NoisyInteractions
 from prorec.data.readers import read_interactions
 from prorec.data.registry import load_dataset
 from prorec.data.splits import Split, split_at_time, split_by_user, split_globally, split_leave_out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from prorec._core.checks import check_choice, check_float
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
+from prorec.data.account_injection import ACCOUNT_KINDS, AccountKind, inject_accounts
+from prorec.data.noisy_interactions import NoisyInteractions, assemble_noisy
 from prorec.interactions import Interactions
-from prorec.interactions.assembly import assemble_matrix
 
-NoiseKind = Literal["uniform", "popularity", "swap", "disliked"]
+NoiseKind = Literal["uniform", "popularity", "swap", "disliked"] | AccountKind
 """Kinds of noise that `inject_noise` makes."""
 Pairs = NDArray[np.int64]
 """Pairs as single numbers, user · n_items + item."""
@@ -24,23 +25,10 @@ _MAX_ENUMERATED = 5_000_000_000  # pairs that may be enumerated if draws hardly 
 _BLOCK = 4_000_000  # pairs enumerated at a time
 
 
-@dataclass(frozen=True, eq=False)
-class NoisyInteractions:
-    """Interactions with injected noise, and a mark on the noise."""
-
-    interactions: Interactions
-    """The remaining true interactions and the noise. With "swap" the replaced true ones are in its `held_out`."""
-    is_noise: NDArray[np.bool_]
-    """Whether each interaction is noise, in the order of `interactions.matrix.data`."""
-
-    def __repr__(self) -> str:
-        return f"NoisyInteractions({len(self.is_noise):,} interactions, {self.is_noise.sum():,} of them noise)"
-
-
 def inject_noise(
     interactions: Interactions, ratio: float, kind: NoiseKind = "uniform", seed: int = 0
 ) -> NoisyInteractions:
-    """Add false interactions, or swap them in, and mark them.
+    """Add false interactions or whole accounts, or swap interactions, and mark them.
 
     Noise is never put on an observed pair, nor on a held-out one. Splits set `Interactions.held_out`; `with_held_out`
     sets it for splits made elsewhere.
@@ -50,12 +38,19 @@ def inject_noise(
     interactions : Interactions
         Clean interactions, usually a training part.
     ratio : float
-        Number of false interactions for each true one.
-    kind : {"uniform", "popularity", "swap", "disliked"}, default "uniform"
+        Number of false interactions for each true one; for kinds that add accounts, of accounts for each user.
+    kind : str, default "uniform"
         "uniform" adds unobserved pairs: users in proportion to activity, items with equal probability. "popularity"
         draws items in proportion to popularity instead. "swap" exchanges items between pairs of true interactions,
         so that users keep their activity and items their popularity; a ratio of 0.2 replaces a fifth of the true
         ones. "disliked" adds pairs that the user rated below the threshold of `Interactions.filter_by_rating`.
+
+        The other kinds add accounts. "bots" click more than 99% of the users do, up to 95% of the catalogue, drawn
+        with equal probability. "tests" click the same few items, or walk through the catalogue in its order.
+        "random-attack", "average-attack" and "bandwagon-attack" push one unpopular item: each account clicks it and
+        fillers, which are drawn with equal probability, by popularity, or are a quarter the most popular items and
+        otherwise drawn with equal probability. "bursts" are average attacks within a thousandth of the log's duration.
+        "clones" copy the history of a random user and replace a tenth of it.
     seed : int, default 0
         The same seed gives the same noise.
 
@@ -74,18 +69,27 @@ def inject_noise(
     interaction of the same user, and a time between two consecutive ones. A swapped one has all three of the true one
     that it replaces. Other columns are dropped, because no value in them would be true of the noise.
 
+    Bots and test accounts click at regular times, bursts at one time, and other accounts at times of a random user.
+    Attackers have as many fillers as random users of at least the median activity have interactions.
+
+    References
+    ----------
+    Mobasher et al. (2007), Toward Trustworthy Recommender Systems, for the attacks, with clicks in place of ratings.
+
     Examples
     --------
     >>> from prorec.data.registry import load_dataset
     >>> inject_noise(load_dataset("cinema"), 0.2, "uniform", seed=0)
     NoisyInteractions(62,104 interactions, 10,351 of them noise)
     """
-    check_choice("kind", kind, ("uniform", "popularity", "swap", "disliked"))
+    check_choice("kind", kind, ("uniform", "popularity", "swap", "disliked", *ACCOUNT_KINDS))
     ratio = check_float("ratio", ratio, 0, 1) if kind == "swap" else check_float("ratio", ratio, 0)
     columns = {name: values for name, values in interactions.columns.items() if name in ("rating", "timestamp")}
     clean = replace(interactions, columns=columns)
-    count = round(min(ratio * len(clean), 1e18))
     rng = make_generator(seed)
+    if kind in ACCOUNT_KINDS:
+        return inject_accounts(clean, ratio, kind, rng)
+    count = round(min(ratio * len(clean), 1e18))
     if kind == "swap":
         return _swap_items(clean, count, rng)
     noise = _draw_disliked(clean, count, rng) if kind == "disliked" else _draw_unobserved(clean, count, kind, rng)
@@ -173,7 +177,7 @@ def _add_noise(clean: Interactions, noise: Pairs, rng: np.random.Generator) -> N
     noise_columns = {name: values[model] for name, values in clean.columns.items()}
     if "timestamp" in clean.columns:
         noise_columns["timestamp"] = _draw_times(clean, users, rng)
-    return _assemble(
+    return assemble_noisy(
         clean,
         np.concatenate([clean.user_codes, users]),
         np.concatenate([clean.item_codes, items]),
@@ -231,22 +235,7 @@ def _swap_items(clean: Interactions, count: int, rng: np.random.Generator) -> No
         is_noise[one] = is_noise[other] = True
         n_failures = 0 if len(one) else n_failures + 1
     remaining = clean.select(~is_noise, hold_out_rest=True)
-    return _assemble(remaining, clean.user_codes, items, clean.matrix.data, dict(clean.columns), is_noise)
-
-
-def _assemble(
-    template: Interactions,
-    users: NDArray[np.int32],
-    items: NDArray[np.int32],
-    weights: NDArray[np.float32],
-    columns: dict[str, NDArray[Any]],
-    is_noise: NDArray[np.bool_],
-) -> NoisyInteractions:
-    """Return rows as interactions on the users and items of a template, with the mark in their order."""
-    columns = {**columns, "is_noise": is_noise}
-    assembled = assemble_matrix(users, items, template.matrix.shape, weights, columns, "error")
-    is_noise = assembled.columns.pop("is_noise")
-    return NoisyInteractions(replace(template, matrix=assembled.matrix, columns=assembled.columns), is_noise)
+    return assemble_noisy(remaining, clean.user_codes, items, clean.matrix.data, dict(clean.columns), is_noise)
 
 
 def _find_taken(clean: Interactions, count: int) -> Pairs:
