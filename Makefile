@@ -21,8 +21,10 @@ test: lint types  # all but the slow tests; tests/conftest.py lists those
 	$(PYTEST) -m "not slow"
 endif
 
+# The whole suite; then wheel, sdist and the lowest versions of dependencies, each in an environment of its own.
 test-all: lint types
-	$(PYTEST)
+	$(PYTEST) --durations=10
+	$(MAKE) -j 2 --output-sync release-check test-minimum
 
 lint: $(VENV)/.lint-installed
 	$(BIN)/ruff check .
@@ -32,7 +34,7 @@ lint: $(VENV)/.lint-installed
 types: $(VENV)/.all-installed
 	$(BIN)/mypy
 
-docs: $(VENV)/.all-installed
+docs: $(VENV)/.docs-installed
 	$(BIN)/python -m sphinx -b html -j 1 -W --keep-going docs build/docs/html
 
 bench: $(VENV)/.all-installed
@@ -55,11 +57,11 @@ figures: $(VENV)/.all-installed
 coverage: $(VENV)/.all-installed  # with branches; the floor is fail_under in pyproject.toml
 	$(BIN)/pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 
-linkcheck: $(VENV)/.all-installed
+linkcheck: $(VENV)/.docs-installed  # needs the internet
 	$(BIN)/python -m sphinx -b linkcheck -q docs build/docs/linkcheck
 
 release-check: | $(BIN)/python  # builds, looks into the files, installs the wheel in a fresh environment, tests it there
-	$(PIP) build packaging
+	$(PIP) build packaging  # as in the extra release, without prorec
 	$(BIN)/python tools/release_check.py
 
 # The smoke tests with the lowest versions of dependencies that pyproject.toml allows, and with the newest that exist.
@@ -83,9 +85,13 @@ $(VENV)/.demo-installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable ".[report]"
 	touch $@
 
-$(VENV)/.all-installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable ".[all,dev,docs]"
+$(VENV)/.docs-installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[report,spark,docs]"
 	touch $@ $(VENV)/.demo-installed
+
+$(VENV)/.all-installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable ".[all,dev]"
+	touch $@ $(VENV)/.demo-installed $(VENV)/.docs-installed $(VENV)/.lint-installed
 
 clean:
 	rm -rf $(VENV) build dist

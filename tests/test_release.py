@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 import prorec
+from prorec._core.versions import find_unsupported_version
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -61,6 +63,45 @@ def test_an_older_python_is_refused_in_one_line(version: tuple[object, ...]) -> 
     message = done.stderr.strip().splitlines()[-1]
     assert message == f"ImportError: prorec needs Python 3.11 or later; this is Python {version[0]}.{version[1]}."
     assert PROJECT["requires-python"] == ">=3.11"
+
+
+@pytest.mark.parametrize(
+    ("installed", "message"),
+    [
+        ({"numpy": "1.26.4"}, "prorec needs numpy 2.0 or later; 1.26.4 is installed: pip install 'numpy>=2.0'."),
+        ({"scipy": "1.9.0rc1"}, "prorec needs scipy 1.15 or later; 1.9.0rc1 is installed: pip install 'scipy>=1.15'."),
+        ({"rich": "13", "typer": "0.100", "numpy": "2"}, None),
+    ],
+)
+def test_an_older_dependency_is_refused_in_one_line(
+    installed: dict[str, str], message: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requirements = [*PROJECT["dependencies"], "torch>=99; extra == 'torch'"]
+    newest = {re.split(">=", each)[0]: "9999" for each in PROJECT["dependencies"]}
+    monkeypatch.setattr(metadata, "requires", lambda _: requirements)
+    monkeypatch.setattr(metadata, "version", (newest | installed).__getitem__)
+    assert find_unsupported_version() == message
+
+
+def test_a_missing_dependency_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "requires", lambda _: ["no-such-package>=1.2"])
+    assert find_unsupported_version() == (
+        "prorec needs no-such-package 1.2 or later, which is not installed: pip install 'no-such-package>=1.2'."
+    )
+
+
+def test_importing_with_an_older_dependency_gives_one_line() -> None:
+    code = "from importlib import metadata; metadata.requires = lambda _: ['numpy>=99']; import prorec"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    message = done.stderr.strip().splitlines()[-1]
+    assert message.startswith("ImportError: prorec needs numpy 99 or later; ")
+
+
+def test_docs_need_neither_pytorch_nor_spark_and_lint_needs_only_linters() -> None:
+    extras = PROJECT["optional-dependencies"]
+    names = {extra: {re.split(r"[>=<\[;]", each)[0] for each in extras[extra]} for extra in ("docs", "lint")}
+    assert not names["docs"] & {"torch", "pyspark", "prorec"}
+    assert names["lint"] == {"import-linter", "ruff"}
 
 
 def test_the_minimum_versions_are_the_lower_bounds() -> None:

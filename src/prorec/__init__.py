@@ -1,9 +1,9 @@
 """Find the clicks that don't belong, and train recommenders that are not misled by them."""
 
-import sys
+from prorec._core.versions import find_unsupported_version
 
-if sys.version_info < (3, 11):  # noqa: UP036 (an installation without pip does not read requires-python)
-    raise ImportError("prorec needs Python 3.11 or later; this is Python {}.{}.".format(*sys.version_info))
+if _message := find_unsupported_version():
+    raise ImportError(_message)
 
 from prorec import models, transport
 from prorec._core.errors import (
