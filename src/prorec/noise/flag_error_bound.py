@@ -11,7 +11,7 @@ def bound_wrong_share(n_checked: int, n_wrong: int, n_flagged: int | None = None
 
     The sample is drawn without replacement. Of N flags K are wrong, and the number of wrong flags X in a sample of n is
     hypergeometric. The bound is the largest K/N that the sample does not rule out: P(X ≤ x | N, K, n) > 1 − confidence.
-    Without N it is the one-sided bound of Clopper and Pearson [1]_, the limit for large N, which is never smaller.
+    Without N it is the one-sided bound of Clopper and Pearson (1934), the limit for large N, which is never smaller.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ def bound_wrong_share(n_checked: int, n_wrong: int, n_flagged: int | None = None
 
     References
     ----------
-    .. [1] C. J. Clopper and E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of the
-       binomial. Biometrika 26(4), 1934.
+    C. J. Clopper and E. S. Pearson. The use of confidence or fiducial limits illustrated in the case of the binomial.
+    Biometrika 26(4), 1934.
 
     Examples
     --------
