@@ -160,6 +160,15 @@ def test_a_log_without_flags(denoised: Path) -> None:
     assert "no interaction is flagged" in done.stderr
 
 
+def test_a_log_whose_wrong_flags_were_removed_is_refused(denoised: Path) -> None:
+    sample, out = draw(denoised), denoised.with_name("after.csv")
+    write_verdicts(sample, ["noise", "genuine"])
+    assert run("audit", "read", str(sample), str(denoised), "--out", str(out)).returncode == 0
+    done = run("audit", "read", str(sample), str(out))
+    assert done.returncode == 2
+    assert "1 rows of the random sample are not flagged" in done.stderr
+
+
 def test_options_without_effect(denoised: Path) -> None:
     done = run("audit", "read", str(denoised), str(denoised), "--fdr", "0.1")
     assert done.returncode == 2

@@ -108,8 +108,11 @@ def test_rows_that_the_person_chose_do_not_count() -> None:
     assert "nothing is known" in str(audit_flags(only_chosen, np.ones(5, dtype=bool)))
 
 
-def test_rows_that_are_not_flagged_do_not_count() -> None:
-    audit = audit_flags(make_verdicts([0, 1, 2], [1, 0, 0]), np.array([True, True, False, True, False]))
+def test_a_sample_of_other_flags_is_refused() -> None:
+    flagged = np.array([True, True, False, True, False])
+    with pytest.raises(InputError, match="1 rows of the random sample are not flagged"):
+        audit_flags(make_verdicts([0, 1, 2], [1, 0, 0]), flagged)
+    audit = audit_flags(make_verdicts([0, 1, 2], [1, 0, 0], [True, True, False]), flagged)
     assert (audit.n_flagged, audit.n_checked, audit.n_wrong) == (3, 2, 1)
     assert audit.bound == pytest.approx(2 / 3)
 

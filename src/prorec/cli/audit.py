@@ -143,7 +143,7 @@ def read(verdict_file: VerdictFile, output: RecalibratedOutput, console: Console
     result = asdict(found) | {"verdicts": len(verdicts.positions), "out": output.out}
     lines = [str(found)]
     if n_other := len(verdicts.positions) - (found.n_checked - found.n_skipped):
-        lines.append(f"{n_other:,} other verdicts, not on drawn and flagged rows, do not count in the bound.")
+        lines.append(f"{n_other:,} other verdicts, not on drawn rows, do not count in the bound.")
     if output.out is not None:
         with prefix_errors(Path(log.log)):
             probability = recalibrate(_read_probabilities(source), verdicts, flagged)

@@ -180,7 +180,7 @@ def audit_flags(verdicts: Verdicts, flagged: Any) -> FlagAudit:
     Parameters
     ----------
     verdicts : Verdicts
-        Verdicts; only those on drawn and flagged interactions count.
+        Verdicts; only those on drawn interactions count, and all of these must be flagged.
     flagged : array of bool
         Whether each interaction was flagged when the sample was drawn.
 
@@ -191,7 +191,7 @@ def audit_flags(verdicts: Verdicts, flagged: Any) -> FlagAudit:
     Raises
     ------
     InputError
-        If the flags are not an array of yes and no.
+        If the flags are not an array of yes and no, or a drawn interaction is not flagged.
 
     Examples
     --------
@@ -202,8 +202,13 @@ def audit_flags(verdicts: Verdicts, flagged: Any) -> FlagAudit:
     29 of 1,000 flagged rows looked at, none wrong: at most 9.6% of the flags are wrong, with 95% confidence.
     """
     flags = _check_flags(flagged)
-    counts = verdicts.is_drawn & flags[verdicts.positions]
-    n_skipped = int(flags[verdicts.skipped].sum())
+    counts, n_skipped = verdicts.is_drawn, len(verdicts.skipped)
+    n_unflagged = int(np.sum(~flags[verdicts.positions[counts]])) + int(np.sum(~flags[verdicts.skipped]))
+    if n_unflagged:  # without the wrong flags that an earlier audit removed, the bound would be too low
+        raise InputError(
+            f"{n_unflagged:,} rows of the random sample are not flagged; give the flags from which the sample was "
+            "drawn, and write false into a column 'drawn' for rows that were not drawn from them"
+        )
     n_flagged, n_checked = int(flags.sum()), int(counts.sum()) + n_skipped
     n_wrong = int((counts & ~verdicts.is_noise).sum()) + n_skipped
     return FlagAudit(n_flagged, n_checked, n_wrong, n_skipped, bound_wrong_share(n_checked, n_wrong, n_flagged))
