@@ -1,5 +1,6 @@
 """Noise finding: cross-fitted features, the noise rate, a noise probability for each interaction, flags, and audits."""
 
+from prorec.noise.account_issues import Issues, extreme_accounts, find_issues
 from prorec.noise.audit import FlagAudit, Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.flag_error_bound import bound_wrong_share
@@ -7,12 +8,15 @@ from prorec.noise.noise_rate import NoiseRateEstimate
 
 __all__ = [
     "FlagAudit",
+    "Issues",
     "NoiseFinder",
     "NoiseRateEstimate",
     "Verdicts",
     "audit_flags",
     "bound_wrong_share",
     "draw_flagged",
+    "extreme_accounts",
+    "find_issues",
     "read_verdicts",
     "recalibrate",
 ]

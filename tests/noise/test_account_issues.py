@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from scipy.sparse import csr_array
+
+from prorec import InputError, Interactions, detection_metrics, inject_noise, make_cinema
+from prorec.data.account_injection import ACCOUNT_KINDS, AccountKind
+from prorec.noise import extreme_accounts, find_issues
+from prorec.noise.history_features import describe_histories
+from tests.strategies import interactions
+
+
+def test_features_of_a_history_worked_by_hand() -> None:
+    # Users 1 and 2 have items 0 and 1, user 3 has items 0 and 2; user 0, the owner, has items 0 and 1.
+    matrix = csr_array(np.array([[1, 1, 0], [1, 1, 0], [1, 1, 0], [1, 0, 1]], dtype=np.float32))
+    rng = np.random.default_rng(0)
+    features, overlap = describe_histories(matrix, [np.array([0, 1])], np.array([0]), rng)
+    # Without the owner item 0 has popularity 3, item 1 has 2. Two users have both, each with weight 1/2: for item 0
+    # that is 2 · 1/2, for item 1 the same. By popularity: 3 · 1/2 · 2/8 for item 0, and 2 · 1/2 · 3/8 for item 1.
+    lift = (2.0 + 0.05) / (0.375 + 0.375 + 0.05)
+    logs = np.log([4.0, 3.0])
+    np.testing.assert_allclose(features[0], [np.log(lift), 1.0, np.log(2), logs.mean(), logs.std()])
+    assert overlap[0] == 0, "two shared items are too few to call histories alike"
+
+
+def test_overlap_is_the_largest_jaccard_similarity() -> None:
+    dense = np.zeros((3, 8), dtype=np.float32)
+    dense[0, :5] = dense[1, :6] = dense[2, 2:8] = 1
+    _, overlap = describe_histories(
+        csr_array(dense), [np.arange(5), np.arange(6), np.arange(2, 8)], np.arange(3), np.random.default_rng(0)
+    )
+    np.testing.assert_allclose(overlap, [5 / 6, 5 / 6, 4 / 8])
+
+
+@pytest.mark.parametrize("kind", ACCOUNT_KINDS)
+def test_injected_accounts_are_found(kind: AccountKind) -> None:
+    noisy = inject_noise(make_cinema(mistake_rate=0.0).interactions, 0.01, kind, seed=1)
+    issues = find_issues(noisy.interactions)
+    assert detection_metrics(issues.user_scores["account"], noisy.is_injected_user)["auroc"] > 0.97
+    if len(noisy.target_items):
+        rank = np.argsort(np.argsort(-issues.item_scores["pushed"]))[noisy.target_items[0]]
+        assert rank < 10
+
+
+def test_attackers_are_found_without_times() -> None:
+    clicks = replace(make_cinema().interactions, columns={})
+    noisy = inject_noise(clicks, 0.01, "random-attack")
+    issues = find_issues(noisy.interactions)
+    assert not issues.user_scores["regular_times"].any()
+    assert detection_metrics(issues.user_scores["account"], noisy.is_injected_user)["auroc"] > 0.97
+
+
+def test_extreme_accounts_are_bots_and_no_honest_users() -> None:
+    clicks = make_cinema().interactions
+    assert not extreme_accounts(clicks).any()
+    noisy = inject_noise(clicks, 0.005, "bots")
+    is_extreme = extreme_accounts(noisy.interactions)
+    assert not is_extreme[~noisy.is_injected_user].any()
+    is_large = noisy.is_injected_user & (noisy.interactions.activity > 0.3 * clicks.n_items)
+    assert is_large.any()
+    assert is_extreme[is_large].all()
+
+
+def test_nothing_but_bots_is_answered_in_a_sentence() -> None:
+    rng = np.random.default_rng(0)
+    issues = find_issues(Interactions.from_matrix(csr_array((rng.random((200, 300)) < 0.5).astype(np.float32))))
+    assert not issues.can_tell
+    sentences = dict(zip(*(issues.summary().column(name).to_pylist() for name in ("issue", "sentence")), strict=True))
+    assert "cannot be told from random ones" in sentences["random_history"]
+    assert not issues.user_scores["random_history"].any()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (2, 2)])
+def test_tiny_logs_have_no_issue_of_histories(shape: tuple[int, int]) -> None:
+    issues = find_issues(Interactions.from_matrix(csr_array(np.ones(shape, dtype=np.float32))))
+    assert not issues.can_tell
+    assert issues.users().num_rows == shape[0]
+    assert issues.items().num_rows == shape[1]
+
+
+@settings(max_examples=15)
+@given(data=interactions(min_size=1))
+def test_scores_are_from_0_to_1_and_repeatable(data: Interactions) -> None:
+    issues, again = find_issues(data, seed=1), find_issues(data, seed=1)
+    for name, scores in {**issues.user_scores, **issues.item_scores}.items():
+        assert np.isfinite(scores).all(), name
+        assert ((scores >= 0) & (scores <= 1)).all(), name
+    np.testing.assert_array_equal(issues.user_scores["account"], again.user_scores["account"])
+
+
+def test_tables_are_sorted_and_counted() -> None:
+    issues = find_issues(inject_noise(make_cinema().interactions, 0.01, "bots").interactions)
+    scores = issues.users("pandas")["account"].to_numpy()
+    assert (np.diff(scores) <= 0).all()
+    counts = dict(zip(*(issues.summary().column(name).to_pylist() for name in ("issue", "count")), strict=True))
+    assert counts["account"] == (scores > 0.9).sum() >= 10
+
+
+def test_no_interaction_is_refused() -> None:
+    with pytest.raises(InputError, match="there is no interaction"):
+        find_issues(Interactions.from_matrix(csr_array((2, 2), dtype=np.float32)))
