@@ -21,7 +21,7 @@ from prorec.data.readers import open_table
 from prorec.data.source_table import SourceTable
 from prorec.interactions import Interactions
 from prorec.interactions.columns import parse_numbers
-from prorec.noise.audit import DEFAULT_SAMPLE_SIZE, Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
+from prorec.noise.flag_audit import DEFAULT_SAMPLE_SIZE, Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
 from prorec.noise.flagging import check_fdr, flag_interactions
 
 audit = typer.Typer(no_args_is_help=True, help="Check flagged rows by hand, and bound the share of wrong flags.")

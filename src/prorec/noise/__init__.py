@@ -1,8 +1,8 @@
 """Noise finding: cross-fitted features, the noise rate, a noise probability for each interaction, flags, and audits."""
 
 from prorec.noise.account_issues import Issues, extreme_accounts, find_issues
-from prorec.noise.audit import FlagAudit, Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
 from prorec.noise.finder import NoiseFinder
+from prorec.noise.flag_audit import FlagAudit, Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
 from prorec.noise.flag_error_bound import bound_wrong_share
 from prorec.noise.noise_rate import NoiseRateEstimate
 

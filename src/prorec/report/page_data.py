@@ -14,7 +14,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.noise.audit import draw_flagged
+from prorec.noise.flag_audit import draw_flagged
 from prorec.report.findings import Findings
 from prorec.report.formatting import truncate
 from prorec.report.gain import RecommendationLists

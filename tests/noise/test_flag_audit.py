@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 
 from prorec import InputError, Interactions
 from prorec.noise import Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
-from prorec.noise.audit import PRIOR_VERDICTS
+from prorec.noise.flag_audit import PRIOR_VERDICTS
 
 LOG = Interactions.from_table(pa.table({"user": [1, 1, 2, 3, 3], "item": ["a", "=b", "a", "a", "=b"]}))
 
