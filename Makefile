@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test test-all lint types docs bench bench-check reproduce figures screenshots clean
-.PHONY: coverage linkcheck release-check test-minimum test-latest
+.PHONY: coverage linkcheck mutation-check release-check test-minimum test-latest
 
 demo: $(VENV)/.demo-installed
 	$(BIN)/prorec demo
@@ -56,6 +56,9 @@ figures: $(VENV)/.all-installed
 
 coverage: $(VENV)/.all-installed  # with branches; the floor is fail_under in pyproject.toml
 	$(BIN)/pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+mutation-check: $(VENV)/.all-installed  # breaks ten functions in a copy of the tree, and shows which tests notice
+	$(BIN)/python tools/mutation_check.py
 
 linkcheck: $(VENV)/.docs-installed  # needs the internet
 	$(BIN)/python -m sphinx -b linkcheck -q docs build/docs/linkcheck

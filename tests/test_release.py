@@ -39,6 +39,7 @@ def import_tool(name: str) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -107,6 +108,18 @@ def test_docs_need_neither_pytorch_nor_spark_and_lint_needs_only_linters() -> No
 def test_the_minimum_versions_are_the_lower_bounds() -> None:
     text = (ROOT / "constraints-minimum.txt").read_text("utf-8")
     assert text == import_tool("minimum_versions").minimum_versions(), "run python tools/minimum_versions.py"
+
+
+def test_the_mutation_check_mutates_ten_functions_that_exist() -> None:
+    tool = import_tool("mutation_check")
+    assert len({mutation.function.split("/")[0] for mutation in tool.MUTATIONS}) == 10
+    for mutation in tool.MUTATIONS:
+        source = (ROOT / mutation.path).read_text("utf-8")
+        assert f"def {mutation.function.partition('::')[2]}(" in source
+        compile(mutation.apply(source), mutation.path, "exec")
+        assert (ROOT / mutation.tests[0]).is_dir()
+    with pytest.raises(ValueError, match=r"must have the text .* once, but has it 0 times"):
+        tool.MUTATIONS[0].apply("")
 
 
 @pytest.mark.parametrize(

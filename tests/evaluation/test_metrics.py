@@ -6,6 +6,7 @@ import math
 import warnings
 from itertools import pairwise
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -62,7 +63,8 @@ def test_equals_plain_loops(family: str, seed: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_equals_ranx() -> None:
+def test_equals_ranx(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", True)  # ranx compiles for half a minute what runs in a second
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from ranx import Qrels, Run, evaluate  # type: ignore[import-untyped]

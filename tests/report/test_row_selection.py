@@ -49,3 +49,11 @@ def test_user_with_too_many_clicks_is_not_complete() -> None:
     probability[-1000:] = 1
     selection = select_rows(interactions, probability, probability > 0.99, max_rows=5000)
     assert selection.complete_users.tolist() == list(range(51, 101))
+
+
+def test_a_complete_user_takes_only_the_room_of_the_clicks_that_are_not_suspicious() -> None:
+    interactions = Interactions.from_matrix(np.ones((2, 5)))
+    probability = np.array([0.9, 0.9, 0.9, 0.1, 0.1, 0.8, 0.2, 0.2, 0.2, 0.2], dtype=np.float32)
+    selection = select_rows(interactions, probability, probability > 0.5, max_rows=6, max_suspicious=4)
+    assert selection.positions.tolist() == [0, 1, 2, 3, 4, 5], "four suspicious clicks and two others of user 0"
+    assert selection.complete_users.tolist() == [0]
