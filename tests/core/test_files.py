@@ -23,9 +23,14 @@ def test_a_file_is_replaced_when_the_block_ends(tmp_path: Path) -> None:
 def test_an_error_leaves_the_earlier_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("old")
-    with pytest.raises(RuntimeError, match="interrupted"), atomic_write(path) as temporary:
-        temporary.write_text("ne")
-        raise RuntimeError("interrupted")
+
+    def write() -> None:
+        with atomic_write(path) as temporary:
+            temporary.write_text("ne")
+            raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        write()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
