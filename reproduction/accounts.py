@@ -13,7 +13,7 @@ from prorec.data.account_injection import ACCOUNT_KINDS
 from prorec.data.registry import DATASETS
 from prorec.evaluation import detection_metrics
 from prorec.interactions import Interactions
-from prorec.noise.account_issues import extreme_accounts, find_issues
+from prorec.noise.account_issues import find_issues
 from reproduction.noise_benchmark import load_clean_dataset
 
 _MAX_USERS = 3_000  # larger logs are sampled
@@ -33,7 +33,7 @@ def main(
     print("| --- " * (2 + len(ACCOUNT_KINDS)) + "|")
     for name in names:
         clean = _sample_users(load_clean_dataset(name)) if name == "gowalla" else load_clean_dataset(name)
-        cells = [name, str(int(extreme_accounts(clean).sum()))]
+        cells = [name, str(int(find_issues(clean).is_extreme.sum()))]
         for kind in ACCOUNT_KINDS:
             noisy = [prorec.inject_noise(clean, ratio, kind, seed=seed) for seed in range(seeds)]
             scores = [find_issues(each.interactions).user_scores["account"] for each in noisy]

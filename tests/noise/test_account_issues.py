@@ -9,8 +9,10 @@ from scipy.sparse import csr_array
 
 from prorec import InputError, Interactions, detection_metrics, inject_noise, make_cinema
 from prorec.data.account_injection import ACCOUNT_KINDS, AccountKind
-from prorec.noise import extreme_accounts, find_issues
+from prorec.noise import find_issues
+from prorec.noise.catalogue_walks import score_catalogue_walks
 from prorec.noise.history_features import describe_histories
+from prorec.noise.time_bursts import scan_times, score_bursts
 from tests.strategies import interactions
 
 
@@ -42,7 +44,7 @@ def test_injected_accounts_are_found(kind: AccountKind) -> None:
     issues = find_issues(noisy.interactions)
     assert detection_metrics(issues.user_scores["account"], noisy.is_injected_user)["auroc"] > 0.97
     if len(noisy.target_items):
-        rank = np.argsort(np.argsort(-issues.item_scores["pushed"]))[noisy.target_items[0]]
+        rank = np.argsort(np.argsort(-issues.item_scores["pushed_item"]))[noisy.target_items[0]]
         assert rank < 10
 
 
@@ -56,13 +58,80 @@ def test_attackers_are_found_without_times() -> None:
 
 def test_extreme_accounts_are_bots_and_no_honest_users() -> None:
     clicks = make_cinema().interactions
-    assert not extreme_accounts(clicks).any()
-    noisy = inject_noise(clicks, 0.005, "bots")
-    is_extreme = extreme_accounts(noisy.interactions)
-    assert not is_extreme[~noisy.is_injected_user].any()
-    is_large = noisy.is_injected_user & (noisy.interactions.activity > 0.3 * clicks.n_items)
-    assert is_large.any()
-    assert is_extreme[is_large].all()
+    assert not find_issues(clicks).is_extreme.any()
+    for columns in (clicks.columns, {}):
+        noisy = inject_noise(replace(clicks, columns=columns), 0.005, "bots")
+        is_extreme = find_issues(noisy.interactions).is_extreme
+        assert not is_extreme[~noisy.is_injected_user].any()
+        is_large = noisy.is_injected_user & (noisy.interactions.activity > 0.3 * clicks.n_items)
+        assert is_large.any()
+        assert is_extreme[is_large].all()
+
+
+def test_an_active_user_with_a_taste_is_not_extreme() -> None:
+    # Ten groups of thirty items; most users have a few items of one group, and one user nearly all of three groups.
+    rng = np.random.default_rng(0)
+    dense = np.zeros((401, 300), dtype=np.float32)
+    for user in range(400):
+        dense[user, 30 * (user % 10) + rng.permutation(30)[:10]] = 1
+    dense[400, :85] = 1
+    assert not find_issues(Interactions.from_matrix(csr_array(dense[:, rng.permutation(300)]))).is_extreme.any()
+    dense[400] = rng.random(300) < 0.3
+    is_extreme = find_issues(Interactions.from_matrix(csr_array(dense))).is_extreme
+    np.testing.assert_array_equal(np.flatnonzero(is_extreme), [400])
+
+
+def test_catalogue_walks_are_scored_beyond_chance() -> None:
+    dense = np.zeros((24, 100), dtype=np.float32)
+    dense[0, 20:40] = dense[2, [3, 4, 5]] = 1
+    dense[1, np.random.default_rng(0).permutation(100)[:90]] = 1
+    for user in range(3, 24):
+        dense[user, user % 4 :: 4] = 1
+    scores = score_catalogue_walks(Interactions.from_matrix(csr_array(dense)))
+    assert scores[0] == 1
+    assert not scores[1:].any(), "nearly the whole catalogue, three items and every fourth item are no walks"
+
+
+def test_ids_in_the_order_of_the_log_make_no_walks() -> None:
+    # The first user has items 0 to 9, the next one 10 to 19, and so on: ids were given as items appeared.
+    dense = np.repeat(np.eye(20), 10, axis=1).astype(np.float32)
+    assert not score_catalogue_walks(Interactions.from_matrix(csr_array(dense))).any()
+
+
+def test_scan_statistic_by_hand() -> None:
+    # Item 0: clicks at 0, 25, 50, 75, 100. Item 1: four clicks from 10 to 11 of 100, and one at 90.
+    times = np.array([0.0, 25, 50, 75, 100, 10, 10.2, 10.5, 11, 90])
+    items = np.repeat([0, 1], 5)
+    scan = scan_times(np.tile(times, 40) + 0, np.concatenate([items, np.repeat(np.arange(2, 80), 5)]), 80)
+    # The four clicks are 4 of 10 times in each copy, so the width in clicks is 160 of 400: too wide for a burst.
+    assert not scan.ratio.any()
+    others = np.linspace(0, 100, 990)
+    scan = scan_times(np.concatenate([times, others]), np.concatenate([items, np.arange(2, 992)]), 992)
+    n_inside = 4 + np.count_nonzero((others >= 10) & (others <= 11))
+    expected = 5 * n_inside / 1000
+    assert scan.ratio[1] == pytest.approx(4 * np.log(4 / expected) - (4 - expected))
+    assert (scan.start[1], scan.end[1]) == (10, 11)
+    assert scan.ratio[0] == 0
+
+
+def test_bursts_are_found_in_users_and_items() -> None:
+    clean = make_cinema(mistake_rate=0.0).interactions
+    assert max(each.max() for each in score_bursts(clean)) < 0.9
+    noisy = inject_noise(clean, 0.01, "bursts", seed=1)
+    users, items = score_bursts(noisy.interactions)
+    np.testing.assert_array_equal(np.flatnonzero(items > 0.9), noisy.target_items)
+    assert detection_metrics(users, noisy.is_injected_user)["auroc"] > 0.99
+    assert (users[noisy.is_injected_user] > 0.9).mean() > 0.5
+
+
+def test_users_who_always_click_at_once_are_no_bursts() -> None:
+    # Every user rates everything in one sitting, as in MovieLens.
+    clicks = make_cinema(mistake_rate=0.0).interactions
+    sitting = np.random.default_rng(0).random(clicks.n_users)[clicks.user_codes]
+    within = np.random.default_rng(1).random(len(clicks)) / 1e4
+    users, items = score_bursts(replace(clicks, columns={"timestamp": sitting + within}))
+    assert (users > 0.9).mean() < 0.01
+    assert not (items > 0.9).any()
 
 
 def test_nothing_but_bots_is_answered_in_a_sentence() -> None:

@@ -1,9 +1,10 @@
 """Noise finding: cross-fitted features, the noise rate, a noise probability for each interaction, flags, and audits."""
 
-from prorec.noise.account_issues import Issues, extreme_accounts, find_issues
+from prorec.noise.account_issues import find_issues
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.flag_audit import FlagAudit, Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
 from prorec.noise.flag_error_bound import bound_wrong_share
+from prorec.noise.issues import Issues
 from prorec.noise.noise_rate import NoiseRateEstimate
 
 __all__ = [
@@ -15,7 +16,6 @@ __all__ = [
     "audit_flags",
     "bound_wrong_share",
     "draw_flagged",
-    "extreme_accounts",
     "find_issues",
     "read_verdicts",
     "recalibrate",

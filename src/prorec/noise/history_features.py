@@ -8,12 +8,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 MAX_ITEMS = 100
-"""Items of a history that are looked at; of a longer history a sample."""
+"""Items of a history that are looked at by default; of a longer history a sample."""
 N_FEATURES = 5
 
 
 def describe_histories(
-    matrix: csr_array, histories: list[NDArray[np.int64]], owners: NDArray[np.int64], rng: np.random.Generator
+    matrix: csr_array,
+    histories: list[NDArray[np.int64]],
+    owners: NDArray[np.integer],
+    rng: np.random.Generator,
+    max_items: int = MAX_ITEMS,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return features of histories, each compared with all users but its owner.
 
@@ -31,6 +35,8 @@ def describe_histories(
         User that each history is of; −1 for a history that is no user's.
     rng : numpy.random.Generator
         Source of the samples of long histories.
+    max_items : int, default 100
+        Items of a history that are looked at.
 
     Returns
     -------
@@ -41,12 +47,18 @@ def describe_histories(
     """
     by_item = matrix.tocsc()
     sizes = np.array([len(each) for each in histories], dtype=np.int64)
-    samples = [rng.choice(each, MAX_ITEMS, replace=False) if len(each) > MAX_ITEMS else each for each in histories]
+    samples = [rng.choice(each, max_items, replace=False) if len(each) > max_items else each for each in histories]
     indptr = np.concatenate([[0], np.cumsum([len(each) for each in samples])]).astype(np.int64)
     items = np.concatenate([np.empty(0, dtype=np.int64), *samples])
     activity = np.diff(matrix.indptr).astype(np.int64)
     return _describe(
-        by_item.indptr.astype(np.int64), by_item.indices.astype(np.int64), activity, indptr, items, sizes, owners
+        by_item.indptr.astype(np.int64),
+        by_item.indices.astype(np.int64),
+        activity,
+        indptr,
+        items,
+        sizes,
+        owners.astype(np.int64),
     )
 
 

@@ -1,0 +1,115 @@
+"""The issues of a log: tables of users and items with a score for each issue, and a summary in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from prorec.interactions import Interactions
+from prorec.interactions.ids import take_ids
+from prorec.interactions.tables import FrameType, to_frame
+
+Scores = NDArray[np.float64]
+
+MIN_COUNTED_SCORE = 0.9
+"""Users and items with a higher score are counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Issues:
+    """Issues of the users and items of a log, each with a score from 0 to 1."""
+
+    interactions: Interactions
+    """The log."""
+    user_scores: dict[str, Scores]
+    """Score of each user by issue: `account` (all issues together), `random_history`, `regular_times`,
+    `catalogue_walk`, `cloned_history`, `burst`."""
+    item_scores: dict[str, Scores]
+    """Score of each item by issue: `pushed_item`, `item_burst`."""
+    is_extreme: NDArray[np.bool_]
+    """Whether each user is an extreme account, which `NoiseFinder` keeps out of its fit."""
+    can_tell: bool
+    """Whether the users' histories differ from random ones, without which `random_history` and `pushed_item` are
+    0, except for extreme accounts."""
+
+    def users(self, frame: FrameType = "pyarrow") -> Any:
+        """Return a table of all users, the most suspicious account first.
+
+        Parameters
+        ----------
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Type of the table.
+
+        Returns
+        -------
+        table
+            With the columns user, activity, one score for each issue, and extreme.
+        """
+        order = np.argsort(-self.user_scores["account"], kind="stable")
+        columns = {"activity": self.interactions.activity, **self.user_scores, "extreme": self.is_extreme}
+        return _make_table("user", self.interactions.users, columns, order, frame)
+
+    def items(self, frame: FrameType = "pyarrow") -> Any:
+        """Return a table of all items, the most suspicious first.
+
+        Parameters
+        ----------
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Type of the table.
+
+        Returns
+        -------
+        table
+            With the columns item, popularity and one score for each issue.
+        """
+        order = np.argsort(-np.maximum.reduce(list(self.item_scores.values())), kind="stable")
+        columns = {"popularity": self.interactions.popularity, **self.item_scores}
+        return _make_table("item", self.interactions.items, columns, order, frame)
+
+    def summary(self, frame: FrameType = "pyarrow") -> Any:
+        """Return a table of the issues.
+
+        Parameters
+        ----------
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Type of the table.
+
+        Returns
+        -------
+        table
+            With the columns issue, count (users or items with a score above 0.9, and extreme accounts) and sentence.
+        """
+        scores = {**self.user_scores, **self.item_scores}
+        counts = {name: int(np.count_nonzero(each > MIN_COUNTED_SCORE)) for name, each in scores.items()}
+        counts["extreme"] = int(np.count_nonzero(self.is_extreme))
+        sentences = [_SENTENCES[name].format(count) for name, count in counts.items()]
+        for position, (name, count) in enumerate(counts.items()):
+            if not (self.can_tell or count) and name in ("random_history", "pushed_item"):
+                sentences[position] = _UNKNOWN
+        return to_frame(pa.table({"issue": list(counts), "count": list(counts.values()), "sentence": sentences}), frame)
+
+
+_UNKNOWN = "Users' histories cannot be told from random ones on this log, so this is not known."
+_SENTENCES = {
+    "account": "{:,} accounts have at least one of the issues of accounts.",
+    "random_history": "{:,} accounts clicked items that go together no more than random items do.",
+    "regular_times": "{:,} accounts clicked at regular times.",
+    "catalogue_walk": "{:,} accounts clicked items one after the other in the order of the catalogue.",
+    "cloned_history": "{:,} accounts share nearly all of their items with another account.",
+    "burst": "{:,} accounts clicked in a burst, far more in a short time than others do.",
+    "pushed_item": "{:,} items have their clicks mostly from suspicious accounts.",
+    "item_burst": "{:,} items were clicked in a burst, far more in a short time than others are.",
+    "extreme": "{:,} accounts are far more active than others and act like programs, so they are kept out of the fit.",
+}
+
+
+def _make_table(
+    role: str, ids: NDArray[Any], columns: dict[str, NDArray[Any]], order: NDArray[np.int64], frame: FrameType
+) -> Any:
+    return to_frame(
+        pa.table({role: take_ids(ids, order), **{k: pa.array(v[order]) for k, v in columns.items()}}), frame
+    )

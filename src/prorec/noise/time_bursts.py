@@ -1,0 +1,137 @@
+"""Bursts in time: users and items with many clicks in a time that is short by the rhythm of the log.
+
+Times are measured in two ways: as a share of the log's duration, and as a share of the log's clicks up to that time.
+The width of a window is the larger of both, so that neither a busy hour of the whole log nor a slow season is a burst.
+The scan statistic of a user or an item with n clicks is the largest log-likelihood ratio k·log(k/e) − (k − e) over all
+windows, for k clicks where e = n·width are expected.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prorec.interactions import Interactions
+from prorec.noise.click_times import click_times
+
+Scores = NDArray[np.float64]
+
+_MIN_CLICKS = 4  # in a burst
+_MIN_USER_CLICKS = 10
+_GROWTH = 1.3  # from one window size to the next
+_MAX_WIDTH = 0.02
+_MIN_USER_DEVIATIONS = 5.0
+_MIN_SPREAD = 0.1
+
+
+class Scan(NamedTuple):
+    """The strongest burst of each user or of each item."""
+
+    ratio: Scores
+    """Log-likelihood ratio; 0 if there is no burst."""
+    start: Scores
+    """First time in the burst."""
+    end: Scores
+    """Last time in the burst."""
+
+
+def score_bursts(interactions: Interactions) -> tuple[Scores, Scores]:
+    """Score users and items by their clicks in a short time.
+
+    An item is compared with the other items of the log. A user is compared with the other users, and takes the score of
+    an item's burst that it is part of, times the share of its clicks at that time.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        The log.
+
+    Returns
+    -------
+    users, items : ndarray of float64
+        Scores from 0 to 1; 0 in logs without times.
+    """
+    times = click_times(interactions)
+    users, items = np.zeros(interactions.n_users), np.zeros(interactions.n_items)
+    if times is None or not len(times) or np.ptp(times) <= 0:
+        return users, items
+    by_item = scan_times(times, interactions.item_codes, interactions.n_items)
+    items = _score_items(by_item.ratio, len(times))
+    by_user = scan_times(times, interactions.user_codes, interactions.n_users)
+    users = np.maximum(
+        _score_users(by_user.ratio, interactions.activity), _join_bursts(interactions, times, by_item, items)
+    )
+    return users, items
+
+
+def scan_times(times: Scores, groups: NDArray[np.integer], n_groups: int) -> Scan:
+    """Find the strongest burst of each group of clicks.
+
+    Parameters
+    ----------
+    times : ndarray of float64
+        Time of each click.
+    groups : ndarray of int
+        User or item of each click.
+    n_groups : int
+        Number of users or items.
+
+    Returns
+    -------
+    Scan
+    """
+    order = np.lexsort((times, groups))
+    sorted_times, group = times[order], groups[order]
+    all_times = np.sort(times)
+    before, until = (np.searchsorted(all_times, sorted_times, side) for side in ("left", "right"))
+    sizes = np.bincount(groups, minlength=n_groups)
+    ratio, first, last = np.zeros(n_groups), np.zeros(n_groups, dtype=np.int64), np.zeros(n_groups, dtype=np.int64)
+    k = _MIN_CLICKS
+    while k <= sizes.max(initial=0):
+        start = np.flatnonzero(group[k - 1 :] == group[: len(group) - k + 1])
+        end = start + k - 1
+        in_clicks = (until[end] - before[start]) / len(times)
+        width = np.maximum(in_clicks, (sorted_times[end] - sorted_times[start]) / np.ptp(times))
+        expected = sizes[group[start]] * width
+        value = np.where((width <= _MAX_WIDTH) & (k > expected), k * np.log(k / expected) - (k - expected), 0.0)
+        rising = np.argsort(value, kind="stable")  # of several windows of a group, the last one written is the largest
+        best, position = np.zeros(n_groups), np.zeros(n_groups, dtype=np.int64)
+        best[group[start[rising]]], position[group[start[rising]]] = value[rising], start[rising]
+        better = best > ratio
+        ratio[better], first[better], last[better] = best[better], position[better], position[better] + k - 1
+        k = int(np.ceil(k * _GROWTH))
+    return Scan(ratio, sorted_times[first], sorted_times[last])
+
+
+def _score_items(ratio: Scores, n_clicks: int) -> Scores:
+    """Score items by how far their scan statistic is beyond chance and beyond that of 99% of the items."""
+    usual = max(np.log(n_clicks) + 3, 1.5 * float(np.quantile(ratio, 0.99)))
+    return np.asarray(1 - np.exp(-np.maximum(ratio - usual, 0) / 3))
+
+
+def _score_users(ratio: Scores, activity: NDArray[np.int64]) -> Scores:
+    """Score users by their scan statistic for each click, in deviations from the median user."""
+    is_compared = activity >= _MIN_USER_CLICKS
+    if not is_compared.any():
+        return np.zeros(len(ratio))
+    strength = ratio / np.maximum(activity, 1)
+    middle = float(np.median(strength[is_compared]))
+    spread = max(1.4826 * float(np.median(np.abs(strength[is_compared] - middle))), _MIN_SPREAD)
+    deviations = np.where(is_compared, (strength - middle) / spread, 0.0)
+    return np.asarray(1 - np.exp(-np.maximum(deviations - _MIN_USER_DEVIATIONS, 0) / 2))
+
+
+def _join_bursts(interactions: Interactions, times: Scores, by_item: Scan, items: Scores) -> Scores:
+    """Return for each user the largest score of a burst that it is part of, times its share of clicks at that time."""
+    scores = np.zeros(interactions.n_users)
+    for item in np.flatnonzero(items > 0):
+        start, end = by_item.start[item], by_item.end[item]
+        is_inside = (times >= start) & (times <= end)
+        members = interactions.user_codes[is_inside & (interactions.item_codes == item)]
+        # The window holds the clicks on the item; the same users' other clicks lie around it.
+        is_near = (times >= 2 * start - end) & (times <= 2 * end - start)
+        n_near = np.bincount(interactions.user_codes[is_near], minlength=interactions.n_users)[members]
+        scores[members] = np.maximum(scores[members], items[item] * n_near / interactions.activity[members])
+    return scores
