@@ -89,7 +89,7 @@ $(VENV)/.demo-installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.docs-installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) --editable ".[report,spark,docs]"
+	$(PIP) --editable ".[report,docs]"
 	touch $@ $(VENV)/.demo-installed
 
 $(VENV)/.all-installed: pyproject.toml constraints.txt | $(BIN)/python

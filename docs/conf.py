@@ -53,6 +53,7 @@ add_module_names = False
 toc_object_entries_show_parents = "hide"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
+autodoc_mock_imports = ["pyspark"]  # the reference needs its names only; so the manual builds without Spark and Java
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_default_options = {"members": True}
