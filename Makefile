@@ -56,6 +56,7 @@ figures: $(VENV)/.all-installed
 
 coverage: $(VENV)/.all-installed  # with branches; the floor is fail_under in pyproject.toml
 	$(BIN)/pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+	$(BIN)/python tools/coverage_by_package.py
 
 mutation-check: $(VENV)/.all-installed  # breaks ten functions in a copy of the tree, and shows which tests notice
 	$(BIN)/python tools/mutation_check.py

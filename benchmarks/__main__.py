@@ -11,9 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import denoise, metrics, models, reading, transport
-from benchmarks.history import append_record, describe_run, find_regressions, read_records, recent_medians
+from benchmarks.history import append_record, count_runs, describe_run, find_regressions, read_records, recent_medians
 from benchmarks.ratio import Ratio
 
+MIN_RUNS = 3
+"""Number of earlier runs from which on a median is reliable."""
 BENCHMARKS = {"metrics": metrics, "reading": reading, "transport": transport, "models": models, "denoise": denoise}
 
 
@@ -27,17 +29,22 @@ def main() -> None:
     if not options.factor >= 1:
         parser.error(f"--factor must be at least 1; {options.factor:g} was given")
     record = describe_run()
-    medians = recent_medians(read_records(), record.machine)
+    records = read_records()
+    medians, n_runs = recent_medians(records, record.machine), count_runs(records, record.machine)
     ratios = [ratio for name in options.only for ratio in BENCHMARKS[name].measure()]
     regressions = find_regressions(ratios, medians, options.factor)
     print_table(ratios, medians, regressions)
     if not options.check:
         append_record(replace(record, ratios=ratios))
-    elif not medians:
-        print(f"The history has no run on this machine ({record.machine}); run `make bench` to add one.")
-    elif regressions:
-        for ratio in regressions:
-            print(f"Regression: {ratio.name} is {ratio.value:.3f}, over {options.factor:g} × {medians[ratio.name]:.3f}")
+        return
+    if n_runs < MIN_RUNS:
+        print(
+            f"The history has {n_runs} of the {MIN_RUNS} runs on this machine ({record.machine}) that make a median "
+            "reliable. Run `make bench` on a quiet machine to add one."
+        )
+    for ratio in regressions:
+        print(f"Regression: {ratio.name} is {ratio.value:.3f}, over {options.factor:g} × {medians[ratio.name]:.3f}")
+    if regressions:
         sys.exit(1)
 
 

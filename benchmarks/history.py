@@ -105,6 +105,11 @@ def values_by_name(records: Iterable[Record], machine: str) -> dict[str, list[Ra
     return dict(ratios)
 
 
+def count_runs(records: Iterable[Record], machine: str) -> int:
+    """Return the number of runs on one machine."""
+    return sum(record.machine == machine for record in records)
+
+
 def recent_medians(records: Iterable[Record], machine: str) -> dict[str, float]:
     """Return the median of the last five values of each ratio on one machine, by name."""
     by_name = values_by_name(records, machine)
@@ -120,7 +125,7 @@ def find_regressions(ratios: Iterable[Ratio], medians: Mapping[str, float], fact
 def format_page(records: Sequence[Record]) -> str:
     """Return the page of the documentation: the table of the newest record's machine, and the figure."""
     newest = records[-1]
-    n_records = sum(record.machine == newest.machine for record in records)
+    n_records = count_runs(records, newest.machine)
     medians = recent_medians(records, newest.machine)
     lines = [
         "# Benchmark history",

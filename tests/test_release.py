@@ -110,6 +110,25 @@ def test_the_minimum_versions_are_the_lower_bounds() -> None:
     assert text == import_tool("minimum_versions").minimum_versions(), "run python tools/minimum_versions.py"
 
 
+def test_coverage_is_summed_by_package() -> None:
+    def entry(*numbers: int) -> dict[str, dict[str, int]]:
+        names = ("num_statements", "covered_lines", "num_branches", "covered_branches")
+        return {"summary": dict(zip(names, numbers, strict=True))}
+
+    files = {
+        "src/prorec/noise/a.py": entry(10, 9, 4, 3),
+        "src/prorec/noise/b.py": entry(6, 3, 0, 0),
+        "src/prorec/engines/spark/c.py": entry(4, 4, 0, 0),
+        "src/prorec/__init__.py": entry(1, 1, 0, 0),
+    }
+    assert import_tool("coverage_by_package").format_table(files).splitlines()[2:] == [
+        "| `engines/` | 4 | 0 | 100.0% |",
+        "| `noise/` | 16 | 4 | 75.0% |",
+        "| files beside them | 1 | 0 | 100.0% |",
+        "| total | 21 | 4 | 80.0% |",
+    ]
+
+
 def test_the_mutation_check_mutates_ten_functions_that_exist() -> None:
     tool = import_tool("mutation_check")
     assert len({mutation.function.split("/")[0] for mutation in tool.MUTATIONS}) == 10

@@ -93,7 +93,7 @@ def test_the_command_appends_and_the_check_fails_on_a_regression(
     run_command: Callable[..., list[Record]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(8.0, "--check") == []
-    assert "no run on this machine" in capsys.readouterr().out
+    assert "has 0 of the 3 runs on this machine (A, 2 cores)" in capsys.readouterr().out
     assert [record.ratios[0].value for record in run_command(1.0)] == [1.0]
     assert len(run_command(1.4, "--check")) == 1
     with pytest.raises(SystemExit) as error:
@@ -101,6 +101,12 @@ def test_the_command_appends_and_the_check_fails_on_a_regression(
     assert error.value.code == 1
     assert "Regression: reading / Arrow is 1.600" in capsys.readouterr().out
     assert len(run_command(1.6, "--check", "--factor", "2")) == 1
+    assert "has 1 of the 3 runs" in capsys.readouterr().out
+    for _ in range(2):
+        run_command(1.0)
+    capsys.readouterr()
+    assert len(run_command(1.4, "--check")) == 3
+    assert "of the 3 runs" not in capsys.readouterr().out
     for wrong in (["--factor", "0.5"], ["--factor", "nan"], ["--only", "writing"]):
         with pytest.raises(SystemExit) as error:
             run_command(1.0, *wrong)
