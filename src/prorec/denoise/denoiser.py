@@ -279,7 +279,11 @@ class ProRec(DenoiserSettings, Estimator):
         self._check_fitted()
         rule = {"fdr": self.fdr} if self._finder is not None else {"fraction": self.flag_fraction}
         if self._flags is None or self._flags[0] != rule:
-            self._flags = rule, flag_interactions(self._noise_probability, **rule)  # type: ignore[arg-type]
+            if self._finder is None:
+                flags = flag_interactions(self._noise_probability, fraction=self.flag_fraction)
+            else:
+                flags = self._finder.flag(fdr=self.fdr)
+            self._flags = rule, flags
         return self._flags[1]
 
     def score(self, interactions: Interactions, frame: FrameType = "pyarrow") -> Any:

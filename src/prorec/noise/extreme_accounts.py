@@ -1,8 +1,9 @@
 """Accounts so active and so unlike people that they must be kept out of a fit.
 
-An account is extreme if it is far more active than most and clicks at regular times, walks through the catalogue, or
-has items that are a draw from the catalogue: as popular as random items, and going together no more than other items of
-the same popularity do. People who click very much prefer popular items, items that go together, or both.
+An active account is extreme if it clicks at regular times or walks through the catalogue. An account that is far more
+active than most is also extreme if its items are a draw from the catalogue: as popular as random items, and going
+together no more than other items of the same popularity do. People who click very much prefer popular items, items that
+go together, or both.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from prorec.noise.random_histories import list_histories
 Scores = NDArray[np.float64]
 
 EXTREME_SCORE = 0.99
-"""Minimum score `random_history` of an extreme account, and minimum noise probability of its interactions."""
+"""Score `random_history` of an extreme account, and the smallest noise probability of its interactions."""
 _MIN_ACTIVITY = 50
 _ACTIVITY_FACTOR = 3.0  # times the activity that three quarters of the users do not exceed
 _MAX_TESTED = 300  # accounts, the most active first
@@ -27,7 +28,8 @@ _N_DRAWS = 4  # of items of the same popularity, for each history
 _RANK_WINDOW = 0.02  # of the catalogue: items of about the same popularity
 _MAX_EXCESS_LIFT = 0.3  # in logs of people 0.5 or more, unless they prefer popular items
 _MAX_POPULARITY_SHIFT = 0.15  # standard deviations; 0.5 or more for people, unless their items go together
-_MAX_ORDINARY_SHARE = 0.1  # of other users that look like draws as well, above which the test says nothing
+_MIN_ORDINARY_ACTIVITY = 10
+_MAX_ORDINARY_SHARE = 0.3  # of other users that look like draws as well, above which the test says nothing
 
 
 def find_extreme_accounts(
@@ -47,21 +49,20 @@ def find_extreme_accounts(
     Returns
     -------
     ndarray of bool
-        One for each user. An extreme account has at least 50 interactions, and at least three times as many as three
-        quarters of the users.
+        One for each user. An extreme account has at least 50 interactions. Draws are looked for among the accounts that
+        have at least three times as many as three quarters of the users.
     """
     activity = interactions.activity
-    is_extreme = np.zeros(interactions.n_users, dtype=bool)
+    is_extreme = np.asarray((activity >= _MIN_ACTIVITY) & (program_score > MIN_COUNTED_SCORE))
     by_activity = np.argsort(-activity, kind="stable")
     by_activity = by_activity[activity[by_activity] > 0]
     if not len(by_activity):
         return is_extreme
     limit = max(_MIN_ACTIVITY, _ACTIVITY_FACTOR * float(np.quantile(activity[by_activity], 0.75)))
     is_heavy = activity[by_activity] >= limit
-    heavy, others = by_activity[is_heavy], by_activity[~is_heavy][:_MAX_TESTED]
-    is_extreme[heavy] = program_score[heavy] > MIN_COUNTED_SCORE
-    heavy = heavy[:_MAX_TESTED]
-    if len(heavy) and len(others) and _are_draws(interactions, others, rng).mean() <= _MAX_ORDINARY_SHARE:
+    is_ordinary = ~is_heavy & (activity[by_activity] >= _MIN_ORDINARY_ACTIVITY)
+    heavy, others = by_activity[is_heavy][:_MAX_TESTED], by_activity[is_ordinary][:_MAX_TESTED]
+    if len(heavy) and _are_draws(interactions, others, rng).sum() <= _MAX_ORDINARY_SHARE * len(others):
         is_extreme[heavy] |= _are_draws(interactions, heavy, rng)
     return is_extreme
 

@@ -21,12 +21,13 @@ from prorec.interactions.tables import FrameType, to_frame
 from prorec.models import NCE, SVD, WRMF, Model, wrap
 from prorec.models.factory import cap_rank
 from prorec.models.model import as_interactions
+from prorec.noise.account_issues import find_issues
 from prorec.noise.cross_fitting import assign_folds, copy_unfitted, cross_fit, sample_pairs
 from prorec.noise.flagging import flag_interactions
-from prorec.noise.later_interactions import score_later
+from prorec.noise.later_interactions import score_extreme_accounts, score_later
 from prorec.noise.pair_features import ReferenceClicks
 from prorec.noise.plan_ranks import Transport
-from prorec.noise.posterior import basis_codes, basis_names, fit_posterior
+from prorec.noise.posterior import ACCOUNT, basis_codes, basis_names, fit_posterior
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
 DEFAULT_BASE_MODELS: tuple[Model, ...] = (
@@ -47,16 +48,21 @@ class NoiseFinder(Estimator):
     separates interactions from negatives. The noise rate is estimated where interactions look most like negatives, and
     Bayes' rule gives the noise probability. docs/noise.md explains each step.
 
+    Extreme accounts, such as bots, are kept out of the fit and scored afterwards. docs/issue-types.md describes them.
+
     Attributes
     ----------
     noise_probability_ : array
         Noise probability of each interaction, in the order of `interactions_.matrix.data`.
     noise_rate_ : NoiseRateEstimate
-        Noise rate of the log, with an interval.
+        Noise rate of the log without extreme accounts, with an interval.
     percentile_rank_ : array
         Share of the user's unobserved items that rank above each interaction, averaged over the base models.
     basis_ : array of int
-        Code of each probability's basis: 0 for base models, 1 for popularity, if the user has no other interaction.
+        Code of each probability's basis: 0 for base models, 1 for popularity, if the user has no other interaction, and
+        4 for the account, if it is extreme.
+    issues_ : Issues
+        Issues of accounts and items.
     interactions_ : Interactions
         Interactions that `fit` was called with.
     base_models_ : list of Model
@@ -110,6 +116,8 @@ class NoiseFinder(Estimator):
         check_progress(progress)
         report: Progress = progress or (lambda *_: None)
         models = self._check_models(interactions)
+        log, self.issues_ = interactions, find_issues(interactions, seed=self.seed)
+        interactions = self._leave_out_extreme(log, self.issues_.is_extreme)
         rng = make_generator(self.seed)
         folds = assign_folds(interactions.matrix, self.folds, rng)
         sample = sample_pairs(interactions, rng)
@@ -124,7 +132,7 @@ class NoiseFinder(Estimator):
         training = sample.training
         users = sample.pairs.users[training]
         posterior = fit_posterior(features.at(training), users, training < n, activity.astype(np.float64), rng)
-        self.interactions_, self.reference_clicks_, self.posterior_ = interactions, clicks, posterior
+        self.interactions_, self.reference_clicks_, self.posterior_ = log, clicks, posterior
         self.percentile_rank_, self.noise_rate_ = clicks.percentile_rank, posterior.noise_rate
         self.noise_probability_ = posterior.predict(features.at(slice(n)))
         self.basis_ = basis_codes(scores.is_cold[:n])
@@ -133,6 +141,8 @@ class NoiseFinder(Estimator):
             report("Fitting the final base models", index, len(models))
             self.base_models_.append(copy_unfitted(model).fit(interactions))
         report("Fitting the final base models", len(models), len(models))
+        if self.issues_.is_extreme.any():
+            self._add_extreme_accounts()
         return self
 
     def flag(
@@ -148,7 +158,8 @@ class NoiseFinder(Estimator):
         Parameters
         ----------
         fdr : float, optional
-            False discovery rate: the expected share of wrong flags.
+            False discovery rate: the expected share of wrong flags, among the interactions of extreme accounts
+            and among the others.
         n : int, optional
             Maximum number of flags.
         fraction : float, optional
@@ -162,7 +173,16 @@ class NoiseFinder(Estimator):
             Whether each interaction is flagged. Interactions tied at the cut-off are not flagged.
         """
         self._check_fitted()
-        return flag_interactions(self.noise_probability_, fdr=fdr, n=n, fraction=fraction, threshold=threshold)
+        is_extreme = self.basis_ == ACCOUNT
+        if fdr is None or not is_extreme.any():
+            return flag_interactions(self.noise_probability_, fdr=fdr, n=n, fraction=fraction, threshold=threshold)
+        # Otherwise the sure flags of a large bot would make room for many wrong flags of other users.
+        flags = np.zeros(len(is_extreme), dtype=bool)
+        for part in (is_extreme, ~is_extreme):
+            flags[part] = flag_interactions(
+                self.noise_probability_[part], fdr=fdr, n=n, fraction=fraction, threshold=threshold
+            )
+        return flags
 
     def table(self, frame: FrameType = "pyarrow") -> Any:
         """Return a table of all interactions, the most suspicious first.
@@ -186,6 +206,38 @@ class NoiseFinder(Estimator):
         order = np.argsort(-self.noise_probability_, kind="stable")
         return to_frame(_make_table(self.interactions_, columns).take(order), frame)
 
+    def users(self, frame: FrameType = "pyarrow") -> Any:
+        """Return a table of all users with their issues, the most suspicious account first; see `Issues.users`.
+
+        Parameters
+        ----------
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Type of the table.
+
+        Returns
+        -------
+        table
+            With the columns user, activity, one score for each issue, and extreme.
+        """
+        self._check_fitted()
+        return self.issues_.users(frame)
+
+    def items(self, frame: FrameType = "pyarrow") -> Any:
+        """Return a table of all items with their issues, the most suspicious first; see `Issues.items`.
+
+        Parameters
+        ----------
+        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+            Type of the table.
+
+        Returns
+        -------
+        table
+            With the columns item, popularity and one score for each issue.
+        """
+        self._check_fitted()
+        return self.issues_.items(frame)
+
     def score(self, interactions: Interactions, frame: FrameType = "pyarrow") -> Any:
         """Return the noise probability of interactions that arrive after the fit.
 
@@ -204,7 +256,8 @@ class NoiseFinder(Estimator):
         table
             One row per interaction, by user and item, with the columns user, item, noise_probability and basis. The
             basis is `models`; `popularity`, if no other interaction of the user is known; `unknown item`, which has no
-            probability; or `seen`, for a pair of the fitted log, which keeps its probability.
+            probability; `seen`, for a pair of the fitted log, which keeps its probability; or `account`, for an extreme
+            account of the fitted log.
 
         Raises
         ------
@@ -255,10 +308,39 @@ class NoiseFinder(Estimator):
             model.check_parameters(interactions.matrix.shape)
         return models
 
+    def _leave_out_extreme(self, interactions: Interactions, is_extreme: NDArray[np.bool_]) -> Interactions:
+        """Return the interactions of all other accounts, with the same users and items."""
+        if not is_extreme.any():
+            return interactions
+        kept = interactions.select(~is_extreme[interactions.user_codes])
+        if len(kept) < self.folds or kept.activity.max(initial=0) < 2:
+            raise InputError(
+                f"{int(is_extreme.sum()):,} of {interactions.n_users:,} accounts look like bots or tests, and the "
+                f"others have {len(kept):,} interactions, too few to cross-fit. prorec.noise.find_issues lists them."
+            )
+        return kept
+
+    def _add_extreme_accounts(self) -> None:
+        """Score the interactions of extreme accounts, and put them among the others."""
+        is_extreme = self.issues_.is_extreme[self.interactions_.user_codes]
+        scores = score_extreme_accounts(self)
+
+        def merge(own: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
+            values = np.empty(len(is_extreme), dtype=others.dtype)
+            values[is_extreme], values[~is_extreme] = own, others
+            return values
+
+        self.noise_probability_ = merge(scores.noise_probability, self.noise_probability_)
+        self.percentile_rank_ = merge(scores.percentile_rank, self.percentile_rank_)
+        self.basis_ = merge(scores.basis, self.basis_)
+
     def _summary(self) -> dict[str, str]:
         fitted = self.interactions_
         size = f"{fitted.n_users:,} users × {fitted.n_items:,} items, {len(fitted):,} interactions"
-        return {"learned from": size, "noise rate": str(self.noise_rate_)}
+        lines = {"learned from": size, "noise rate": str(self.noise_rate_)}
+        if n_extreme := int(self.issues_.is_extreme.sum()):
+            lines["kept out of the fit"] = f"{n_extreme:,} extreme accounts"
+        return lines
 
 
 def _make_table(interactions: Interactions, columns: dict[str, pa.Array]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import numpy as np
 from prorec._core.errors import DamagedFileError
 from prorec.interactions import Interactions
 from prorec.models.model import restore_model
-from prorec.noise.cross_fitting import copy_unfitted
+from prorec.noise.account_issues import find_issues
+from prorec.noise.cross_fitting import copy_unfitted, drop_entries
 from prorec.noise.finder import NoiseFinder
+from prorec.noise.issues import Issues
 from prorec.noise.pair_features import ReferenceClicks
 from prorec.noise.posterior import Arrays, NoisePosterior
 
-_PER_CLICK = ("noise_probability", "percentile_rank", "popularity", "basis")
+_PER_CLICK = ("noise_probability", "percentile_rank", "basis")
 
 
 def finder_state(finder: NoiseFinder) -> tuple[dict[str, Any], Arrays]:
@@ -42,6 +45,7 @@ def finder_state(finder: NoiseFinder) -> tuple[dict[str, Any], Arrays]:
         "popularity": finder.reference_clicks_.popularity,
         "basis": finder.basis_,
     }
+    arrays |= _pack_issues(finder.issues_)
     arrays |= finder.posterior_.to_arrays()
     for index, model in enumerate(finder.base_models_):
         arrays |= {f"{index}.{name}": array for name, array in model.arrays_.items()}
@@ -78,16 +82,47 @@ def restore_finder(parameters: dict[str, Any], arrays: Arrays, interactions: Int
         models.append(restore_model(description, own, interactions))
     finder = NoiseFinder(None if is_default else [copy_unfitted(model) for model in models], **settings)
     finder.check_settings()
+    if "is_extreme" in arrays:
+        issues = _restore_issues(arrays, interactions)
+    else:  # saved before accounts were kept out of fits
+        issues = replace(
+            find_issues(interactions, seed=finder.seed), is_extreme=np.zeros(interactions.n_users, dtype=bool)
+        )
+    is_fitted = ~issues.is_extreme[interactions.user_codes]
+    lengths = dict.fromkeys(_PER_CLICK, len(interactions)) | {"popularity": int(is_fitted.sum())}
     for name, array in arrays.items():
-        if not np.isfinite(array).all() or (name in _PER_CLICK and array.shape != (len(interactions),)):
+        if not np.isfinite(array).all() or (name in lengths and array.shape != (lengths[name],)):
             raise DamagedFileError(
                 f"the saved noise finder is damaged: {name} has shape {array.shape} for {len(interactions)} "
                 "interactions, or a number that is not finite. Fit and save it again."
             )
-    finder.interactions_, finder.base_models_ = interactions, models
+    finder.interactions_, finder.base_models_, finder.issues_ = interactions, models, issues
     finder.noise_probability_, finder.basis_ = arrays["noise_probability"], arrays["basis"]
     finder.percentile_rank_ = arrays["percentile_rank"]
-    finder.reference_clicks_ = ReferenceClicks(interactions.matrix, finder.percentile_rank_, arrays["popularity"])
+    fitted = drop_entries(interactions.matrix, ~is_fitted)
+    finder.reference_clicks_ = ReferenceClicks(fitted, finder.percentile_rank_[is_fitted], arrays["popularity"])
     finder.posterior_ = NoisePosterior.from_arrays(arrays)
     finder.noise_rate_ = finder.posterior_.noise_rate
     return finder
+
+
+def _pack_issues(issues: Issues) -> Arrays:
+    """Return issues as arrays by name."""
+    arrays: Arrays = {"is_extreme": issues.is_extreme, "can_tell": np.array(issues.can_tell)}
+    arrays |= {f"user_issue.{name}": scores for name, scores in issues.user_scores.items()}
+    return arrays | {f"item_issue.{name}": scores for name, scores in issues.item_scores.items()}
+
+
+def _restore_issues(arrays: Arrays, interactions: Interactions) -> Issues:
+    """Return the issues that `_pack_issues` packed."""
+    lengths = {"user_issue": interactions.n_users, "item_issue": interactions.n_items}
+    scores: dict[str, Arrays] = {"user_issue": {}, "item_issue": {}}
+    for name, array in arrays.items():
+        kind, _, issue = name.partition(".")
+        if kind in scores:
+            scores[kind][issue] = array
+    is_extreme = arrays["is_extreme"].astype(bool)
+    shapes_fit = all(array.shape == (lengths[kind],) for kind, by in scores.items() for array in by.values())
+    if not shapes_fit or is_extreme.shape != (interactions.n_users,):
+        raise DamagedFileError("the saved noise finder is damaged: issues have a wrong shape. Fit and save it again.")
+    return Issues(interactions, scores["user_issue"], scores["item_issue"], is_extreme, bool(arrays["can_tell"]))

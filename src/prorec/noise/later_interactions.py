@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +14,28 @@ from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.models import Model
 from prorec.noise.cross_fitting import assign_folds, drop_entries, has_no_weight
+from prorec.noise.extreme_accounts import EXTREME_SCORE
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Pairs, rank_in_plan
-from prorec.noise.posterior import SEEN, UNKNOWN_ITEM, basis_codes
+from prorec.noise.posterior import ACCOUNT, SEEN, UNKNOWN_ITEM, basis_codes
 from prorec.transport.scores import ScoreFunction
 
 if TYPE_CHECKING:
     from prorec.noise.finder import NoiseFinder
 
 
-Result = tuple[NDArray[np.float32], NDArray[np.int8]]
-"""Noise probability and basis code of each pair."""
+class LaterScores(NamedTuple):
+    """Results for pairs that the fit did not contain."""
+
+    noise_probability: NDArray[np.float32]
+    """Noise probability of each pair."""
+    basis: NDArray[np.int8]
+    """Basis code of each pair."""
+    percentile_rank: NDArray[np.float32]
+    """Percentile rank of each pair, averaged over the base models; ½ if they cannot rank it."""
 
 
-def score_later(finder: NoiseFinder, interactions: Interactions) -> Result:
+def score_later(finder: NoiseFinder, interactions: Interactions) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
     """Return the noise probability of later interactions, and its basis.
 
     Parameters
@@ -62,8 +70,8 @@ def score_later(finder: NoiseFinder, interactions: Interactions) -> Result:
     positions = fitted.pair_positions(users, items)
     is_seen = positions >= 0
     probability[is_seen], basis[is_seen] = finder.noise_probability_[positions[is_seen]], SEEN
-    # A user of the fitted log without any weight counts as new.
-    is_known = (users >= 0) & ~has_no_weight(fitted.matrix)[np.maximum(users, 0)]
+    # A user without any weight in the fit counts as new, an extreme account too.
+    is_known = (users >= 0) & ~has_no_weight(finder.reference_clicks_.matrix)[np.maximum(users, 0)]
     is_scored = (items >= 0) & ~is_seen
     for chosen, rows, score in (
         (is_scored & is_known, users, _score_known_users),
@@ -71,21 +79,54 @@ def score_later(finder: NoiseFinder, interactions: Interactions) -> Result:
     ):
         if chosen.any():
             pairs = Pairs(rows[chosen].astype(np.int32), items[chosen].astype(np.int32))
-            probability[chosen], basis[chosen] = score(finder, pairs)
+            probability[chosen], basis[chosen], _ = score(finder, pairs)
+    is_extreme = is_scored & (users >= 0) & finder.issues_.is_extreme[np.maximum(users, 0)]
+    probability[is_extreme] = _add_account_score(probability[is_extreme])
+    basis[is_extreme] = ACCOUNT
     return probability, basis
 
 
-def _score_known_users(finder: NoiseFinder, pairs: Pairs) -> Result:
+def score_extreme_accounts(finder: NoiseFinder) -> LaterScores:
+    """Score the interactions of extreme accounts, which the fit did not contain, by folding in.
+
+    An interaction is genuine only if the account is a person's and the interaction is no noise among a person's. So the
+    noise probability is 1 − (1 − a)·(1 − p), for a = .99 and the probability p of the base models.
+
+    Parameters
+    ----------
+    finder : NoiseFinder
+        A finder that is fitted to all other accounts.
+
+    Returns
+    -------
+    LaterScores
+        In the order of `finder.interactions_.matrix.data`.
+    """
+    interactions = finder.interactions_
+    chosen = np.flatnonzero(finder.issues_.is_extreme[interactions.user_codes])
+    pairs = Pairs(interactions.user_codes[chosen].astype(np.int32), interactions.item_codes[chosen].astype(np.int32))
+    scores = _score_new_users(finder, pairs)
+    probability = _add_account_score(scores.noise_probability)
+    return LaterScores(probability, np.full(len(chosen), ACCOUNT, dtype=np.int8), scores.percentile_rank)
+
+
+def _add_account_score(probability: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(1 - (1 - EXTREME_SCORE) * (1 - probability.astype(np.float64)), dtype=np.float32)
+
+
+def _score_known_users(finder: NoiseFinder, pairs: Pairs) -> LaterScores:
     """Score pairs of known users by base models of all fitted interactions."""
-    fitted, clicks, scores = finder.interactions_, finder.reference_clicks_, _allocate(finder, pairs)
+    clicks, scores = finder.reference_clicks_, _allocate(finder, pairs)
+    fitted = clicks.matrix
     for index, model in enumerate(finder.base_models_):
-        ranks = rank_in_plan(model.scores_, fitted.matrix, pairs, fitted.matrix, finder.transport, finder.memory)
+        ranks = rank_in_plan(model.scores_, fitted, pairs, fitted, finder.transport, finder.memory)
         scores.plan_values[index], scores.percentile_ranks[index] = ranks
-    activity_rank = clicks.rank_among_item_users(pairs, fitted.activity.astype(np.float32)[pairs.users])
-    return _predict(finder, scores.to_features(clicks.rank_among_user_clicks(scores, pairs), activity_rank))
+    activity_rank = clicks.rank_among_item_users(pairs, np.diff(fitted.indptr).astype(np.float32)[pairs.users])
+    features = scores.to_features(clicks.rank_among_user_clicks(scores, pairs), activity_rank)
+    return _predict(finder, features, scores.mean_percentile_rank)
 
 
-def _score_new_users(finder: NoiseFinder, pairs: Pairs) -> Result:
+def _score_new_users(finder: NoiseFinder, pairs: Pairs) -> LaterScores:
     """Score each pair of new users by folding in the user's other pairs."""
     _, rows = np.unique(pairs.users, return_inverse=True)
     order = np.lexsort((pairs.items, rows))
@@ -108,9 +149,11 @@ def _score_new_users(finder: NoiseFinder, pairs: Pairs) -> Result:
     user_ranks = own_clicks.rank_among_user_clicks(scores, pairs, np.arange(len(order)))
     activity = np.diff(matrix.indptr).astype(np.float32)[pairs.users]
     activity_rank = finder.reference_clicks_.rank_among_item_users(pairs, activity)
-    probability, basis = _predict(finder, scores.to_features(user_ranks, activity_rank))
+    probability, basis, rank = _predict(
+        finder, scores.to_features(user_ranks, activity_rank), scores.mean_percentile_rank
+    )
     positions = np.argsort(order)
-    return probability[positions], basis[positions]
+    return LaterScores(probability[positions], basis[positions], rank[positions])
 
 
 def _fold_in(model: Model, train: csr_array) -> ScoreFunction:
@@ -126,9 +169,11 @@ def _fold_in(model: Model, train: csr_array) -> ScoreFunction:
 def _allocate(finder: NoiseFinder, pairs: Pairs) -> PairScores:
     """Return scores to be filled in, with the popularity that items have in the training part of one fold."""
     scores = PairScores.allocate(len(finder.base_models_), len(pairs.users))
-    scores.popularity[:] = finder.interactions_.popularity[pairs.items] * (1 - 1 / finder.folds)
+    fitted = finder.reference_clicks_.matrix
+    popularity = np.bincount(fitted.indices, minlength=fitted.shape[1])
+    scores.popularity[:] = popularity[pairs.items] * (1 - 1 / finder.folds)
     return scores
 
 
-def _predict(finder: NoiseFinder, features: PairFeatures) -> Result:
-    return finder.posterior_.predict(features), basis_codes(features.is_cold)
+def _predict(finder: NoiseFinder, features: PairFeatures, percentile_rank: NDArray[np.float32]) -> LaterScores:
+    return LaterScores(finder.posterior_.predict(features), basis_codes(features.is_cold), percentile_rank)

@@ -17,9 +17,9 @@ from prorec.noise.storey_estimator import choose_noise_rate, estimate_by_lower_h
 
 Arrays = dict[str, NDArray[Any]]
 
-MODELS, POPULARITY, UNKNOWN_ITEM, SEEN = range(4)
+MODELS, POPULARITY, UNKNOWN_ITEM, SEEN, ACCOUNT = range(5)
 """Codes of the basis of a noise probability."""
-_BASIS_NAMES = np.array(["models", "popularity", "unknown item", "seen"], dtype=object)
+_BASIS_NAMES = np.array(["models", "popularity", "unknown item", "seen", "account"], dtype=object)
 _RATIO_NAMES = ("density_ratio", "cold_density_ratio")
 _CLICKS_PER_BIN, _MAX_BINS = 50, 200
 _TIE_BREAK = 0.01
@@ -169,7 +169,7 @@ def basis_names(codes: NDArray[np.int8]) -> pa.Array:
     Parameters
     ----------
     codes : array of int
-        `MODELS`, `POPULARITY`, `UNKNOWN_ITEM` or `SEEN`.
+        `MODELS`, `POPULARITY`, `UNKNOWN_ITEM`, `SEEN` or `ACCOUNT`.
 
     Returns
     -------

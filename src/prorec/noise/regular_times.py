@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 
 from prorec.interactions import Interactions
 from prorec.noise.click_times import click_times
+from prorec.noise.issues import MIN_COUNTED_SCORE
 
 _MIN_GAPS = 5
+_MAX_SHARE = 0.3  # of users with regular times, above which times are numbers of rows rather than times
 
 
 def score_regular_times(interactions: Interactions) -> NDArray[np.float64]:
@@ -23,7 +25,7 @@ def score_regular_times(interactions: Interactions) -> NDArray[np.float64]:
     -------
     ndarray of float64
         For each user exp(−10·c²), where c is the deviation of the gaps divided by their mean; 0 for users with fewer
-        than six interactions and in logs without times.
+        than six interactions, in logs without times, and in logs in which three in ten users have regular times.
     """
     numbers = click_times(interactions)
     scores = np.zeros(interactions.n_users)
@@ -37,4 +39,8 @@ def score_regular_times(interactions: Interactions) -> NDArray[np.float64]:
     mean = np.bincount(owner, gaps, interactions.n_users) / np.maximum(count, 1)
     square = np.bincount(owner, gaps**2, interactions.n_users) / np.maximum(count, 1)
     spread = np.sqrt(np.maximum(square - mean**2, 0)) / np.where(mean > 0, mean, 1)
-    return np.asarray(np.where((count >= _MIN_GAPS) & (mean > 0), np.exp(-5 * spread**2 / 0.5), 0.0))
+    is_scored = (count >= _MIN_GAPS) & (mean > 0)
+    scores[is_scored] = np.exp(-10 * spread[is_scored] ** 2)
+    if is_scored.any() and (scores[is_scored] > MIN_COUNTED_SCORE).mean() > _MAX_SHARE:
+        return np.zeros(interactions.n_users)
+    return scores
