@@ -115,6 +115,20 @@ def test_json(clicks: Path, tmp_path: Path) -> None:
     assert set(summary["most_suspicious"][0]) == {"user", "item", "noise_probability", "weight"}
 
 
+def test_issues_of_accounts_are_printed(tmp_path: Path) -> None:
+    log = tmp_path / "bots.csv"
+    noisy = prorec.inject_noise(prorec.make_cinema(200, 150, seed=3).interactions, 0.01, "bots", seed=1)
+    prorec.write_interactions(noisy.interactions, log)
+    command = ("denoise", str(log), "-o", "-", "--noise-method", "cross-fit")
+    words = run(*command).stderr.splitlines()
+    assert "Extreme accounts, which are kept out of the fit because they act like programs: 2." in words
+    assert any(line.startswith("Accounts that clicked at regular times: ") for line in words)
+    assert not [line for line in words if line.endswith(": 0.")]
+    summary = json.loads(run(*command[:2], "-o", str(tmp_path / "out.csv"), *command[4:], "--json").stdout)
+    assert {row["issue"]: row["count"] for row in summary["issues"]}["extreme"] == 2
+    assert json.loads(run("denoise", str(log), "-o", str(tmp_path / "plan.csv"), "--json").stdout)["issues"] == []
+
+
 def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
     config = tmp_path / "prorec.toml"
     settings = 'model = "wrmf"', "gamma = 0.2", 'threshold = "5"', "warm-start = true", "param = {rank = 8}"

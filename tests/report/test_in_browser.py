@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import expect
 from scipy.sparse import csr_array, lil_array
 
-from prorec import ProRec
+from prorec import NoiseFinder, ProRec, inject_noise, make_cinema
 from prorec.models import NCE, SVD
 from prorec.noise import draw_flagged, read_verdicts
 from prorec.report import write_report
@@ -110,6 +110,26 @@ def test_matrices_of_a_user(open_report: OpenFunction, cinema_page: Path, cinema
             name, _, value = rest.rpartition(": ")
             pair = int(interactions.user_positions([int(user_id)])[0]), position[name]
             assert float(value) == pytest.approx(matrix[pair], rel=0.01)
+
+
+def test_accounts_and_items(open_report: OpenFunction, tmp_path: Path) -> None:
+    noisy = inject_noise(make_cinema(300, 200, seed=1).interactions, 0.01, "bots", seed=1).interactions
+    denoiser = ProRec(NCE(rank=8), noise_method=NoiseFinder(folds=2)).fit(noisy)
+    write_report(denoiser, tmp_path / "report.html", held_out=False)
+    report = open_report(tmp_path / "report.html")
+    assert "Accounts that clicked at regular times: 3." in report.page.inner_text("#issues")
+    rows = report.rows("#issues-accounts")
+    n_clicks = [int(row[1].replace(",", "")) for row in rows]
+    assert sorted(n_clicks[:3], reverse=True) == n_clicks[:3] == sorted(noisy.activity[-3:].tolist(), reverse=True)
+    assert all("Kept out of the fit." in row[3] for row in rows[:3])
+    header = "#issues-accounts thead th >> nth=1"
+    report.page.click(f"{header} >> button")
+    report.page.click(f"{header} >> button")
+    assert report.page.get_attribute(header, "aria-sort") == "ascending"
+    assert [int(row[1].replace(",", "")) for row in report.rows("#issues-accounts")] == sorted(n_clicks)
+    user = report.rows("#issues-accounts")[-1][0]
+    report.page.click("#issues-accounts tbody tr:last-child button")
+    assert report.page.inner_text("#user-details h3 >> nth=0") == f"User {user}"
 
 
 def test_click_on_a_user_shows_the_user(open_report: OpenFunction, cinema_page: Path) -> None:

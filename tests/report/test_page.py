@@ -6,6 +6,7 @@ import base64
 import builtins
 import re
 from copy import copy
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,11 @@ from prorec import Interactions, MissingExtraError, ProRec
 from prorec._core.errors import InputError, NotFittedError
 from prorec.evaluation.comparison import compare_on_splits
 from prorec.models import NCE, SVD
+from prorec.noise import Issues
 from prorec.report import write_report
+from prorec.report.findings import collect_findings
 from prorec.report.formatting import format_change
+from prorec.report.issue_tables import make_issue_tables
 from prorec.report.page_data import pack_column
 from tests.report.conftest import HOSTILE, read_data
 
@@ -240,3 +244,28 @@ def test_long_names_are_truncated(tmp_path: Path) -> None:
     write_report(ProRec(SVD(rank=1)).fit(clicks), tmp_path / "report.html", held_out=False)
     assert "x" * 1000 not in (tmp_path / "report.html").read_text()
     assert "y" * 1000 not in (tmp_path / "report.html").read_text()
+
+
+def test_accounts_and_items_need_cross_fitting(cinema_page: Path, hostile_page: Path) -> None:
+    assert '<section id="issues"' in cinema_page.read_text()
+    assert "No item is suspicious." in cinema_page.read_text() or 'id="issues-items"' in cinema_page.read_text()
+    assert "issues-title" not in hostile_page.read_text()
+
+
+def test_hostile_names_in_the_tables_of_accounts_and_items() -> None:
+    matrix = csr_array((np.random.default_rng(0).random((40, 30)) < 0.3).astype(np.float32))
+    clicks = Interactions.from_matrix(matrix)
+    clicks = clicks.with_item_info({item: HOSTILE[item % len(HOSTILE)] for item in clicks.items.tolist()})
+    scores = np.linspace(0.6, 1.0, 30)
+    issues = Issues(
+        clicks,
+        dict.fromkeys(("account", "random_history", "regular_times"), np.zeros(40)),
+        {"pushed_item": scores, "item_burst": np.zeros(30)},
+        np.zeros(40, dtype=bool),
+        can_tell=True,
+    )
+    findings = replace(collect_findings(ProRec(SVD(rank=2)).fit(clicks)), issues=issues)
+    accounts, items = make_issue_tables(findings)
+    assert accounts.note == "No account is suspicious."
+    assert [row.score for row in items.rows] == sorted(scores, reverse=True)
+    assert {row.reason for row in items.rows} == {"Has most of its clicks from suspicious accounts."}

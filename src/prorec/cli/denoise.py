@@ -88,8 +88,11 @@ def denoise(
         denoise_on_spark(log, output, noise | algorithm, console, model, spark.master)
         return
     refuse((name for name in spark.given if name == "master"), "without --engine spark")
-    if output.report is None:
-        refuse(items.given, "without --report")
+    needs_times = output.report is not None or noise.get("noise_method") == "cross-fit"
+    if not needs_times:
+        refuse(items.given, "without --report or --noise-method cross-fit")
+    elif output.report is None:
+        refuse((name for name in items.given if name == "items"), "without --report")
     started = time.perf_counter()
     denoiser = ProRec(model.make(), **noise, **algorithm)
     denoiser.check_settings()
@@ -99,7 +102,7 @@ def denoise(
     _check_outputs(output)
     with console.progress() as progress:
         source = log.read(progress)
-        clicks = source.interactions if output.report is None else items.describe(log, source)
+        clicks = items.describe(log, source) if needs_times else source.interactions
         _check_columns(source, Path(f"-.{log.format or 'csv'}" if output.out == "-" else output.out))
         denoiser.model = model.cap_rank(denoiser.model, clicks)
 

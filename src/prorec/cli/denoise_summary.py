@@ -49,6 +49,7 @@ def summarize(source: SourceTable, denoiser: ProRec) -> dict[str, Any]:
         "below_threshold": last_round.below_threshold,
         "noise_rate": None if finder is None else asdict(finder.noise_rate_),
         "fdr": None if finder is None else denoiser.fdr,
+        "issues": [] if finder is None else [row for row in finder.issues_.summary().to_pylist() if row["count"]],
         "most_suspicious": suspicious.to_pylist(),
         "peak_memory_mb": _peak_memory(),
     }
@@ -75,7 +76,7 @@ def describe_summary(summary: Mapping[str, Any]) -> str:
     ]
     if summary.get("weight_column") is not None:
         lines.append(f"Weights come from the column {summary['weight_column']!r}.")
-    lines += [describe_flags(summary), *_suspicious_lines(summary)]
+    lines += [describe_flags(summary), *_suspicious_lines(summary), *_issue_lines(summary)]
     n_dropped = rows - summary.get("rows_written", rows)
     target = "standard output" if summary["out"] == "-" else summary["out"]
     memory = f", with at most {peak:,} MB of memory" if (peak := summary.get("peak_memory_mb")) else ""
@@ -132,6 +133,11 @@ def _suspicious_lines(summary: Mapping[str, Any]) -> list[str]:
     cells += [(str(row["user"]), str(row["item"]), f"{row['noise_probability']:.3f}") for row in rows]
     users, items, _ = (max(map(len, column)) for column in zip(*cells, strict=True))
     return ["", *(f"{user:<{users}}  {item:<{items}}  {noise:>17}" for user, item, noise in cells), ""]
+
+
+def _issue_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return one line for each issue of accounts and items; `account` only sums up the others."""
+    return [row["sentence"] for row in summary.get("issues", ()) if row["issue"] != "account"]
 
 
 def _peak_memory() -> int | None:

@@ -142,7 +142,7 @@ class ItemOptions(Options):
     items: Path | None = None
     """File with item ids, and names or categories, for the report; may be the log."""
     timestamp_col: str | None = None
-    """Name of the column of times, or its position, for the report."""
+    """Name of the column of times, or its position, for the report and for issues of accounts."""
 
     def describe(self, options: LogOptions, source: SourceTable) -> Interactions:
         """Return the interactions of a log with times, names and categories.

@@ -9,7 +9,7 @@ from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.noise.catalogue_walks import score_catalogue_walks
 from prorec.noise.extreme_accounts import EXTREME_SCORE, find_extreme_accounts
-from prorec.noise.issues import Issues
+from prorec.noise.issues import MIN_COUNTED_SCORE, Issues
 from prorec.noise.pushed_items import score_pushed_items
 from prorec.noise.random_histories import score_histories, sigmoid
 from prorec.noise.regular_times import score_regular_times
@@ -53,7 +53,8 @@ def find_issues(interactions: Interactions, *, seed: int = 0) -> Issues:
         raise InputError("there is no interaction; finding issues needs at least one")
     rng = make_generator(seed)
     regular, walks = score_regular_times(interactions), score_catalogue_walks(interactions)
-    is_extreme = find_extreme_accounts(interactions, np.maximum(regular, walks), rng)
+    program_score = np.maximum(regular, walks)
+    is_extreme = find_extreme_accounts(interactions, program_score, rng)
     histories = score_histories(interactions, is_extreme, rng)
     suspicion = sigmoid(histories.log_odds)
     # An extreme account clicked nearly everything, so it pushes no item.
@@ -62,7 +63,7 @@ def find_issues(interactions: Interactions, *, seed: int = 0) -> Issues:
     random_history = sigmoid(histories.log_odds + log_odds + _LOG_PRIOR_ODDS)
     if not histories.can_tell:
         random_history, pushed = np.zeros_like(random_history), np.zeros_like(pushed)
-    random_history[is_extreme] = EXTREME_SCORE
+    random_history[is_extreme & (program_score <= MIN_COUNTED_SCORE)] = EXTREME_SCORE
     burst, item_burst = score_bursts(interactions)
     clones = np.clip((histories.overlap - 0.5) / 0.4, 0.0, 1.0)
     scores = {

@@ -19,7 +19,7 @@ from prorec.noise.random_histories import list_histories
 Scores = NDArray[np.float64]
 
 EXTREME_SCORE = 0.99
-"""Score `random_history` of an extreme account, and the smallest noise probability of its interactions."""
+"""Score `random_history` of draws from the catalogue, and smallest noise probability of an extreme account's clicks."""
 _MIN_ACTIVITY = 50
 _ACTIVITY_FACTOR = 3.0  # times the activity that three quarters of the users do not exceed
 _MAX_TESTED = 300  # accounts, the most active first

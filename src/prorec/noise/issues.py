@@ -95,15 +95,15 @@ class Issues:
 
 _UNKNOWN = "Users' histories cannot be told from random ones on this log, so this is not known."
 _SENTENCES = {
-    "account": "{:,} accounts have at least one of the issues of accounts.",
-    "random_history": "{:,} accounts clicked items that go together no more than random items do.",
-    "regular_times": "{:,} accounts clicked at regular times.",
-    "catalogue_walk": "{:,} accounts clicked items one after the other in the order of the catalogue.",
-    "cloned_history": "{:,} accounts share nearly all of their items with another account.",
-    "burst": "{:,} accounts clicked in a burst, far more in a short time than others do.",
-    "pushed_item": "{:,} items have their clicks mostly from suspicious accounts.",
-    "item_burst": "{:,} items were clicked in a burst, far more in a short time than others are.",
-    "extreme": "{:,} accounts are far more active than others and act like programs, so they are kept out of the fit.",
+    "account": "Accounts with at least one issue: {:,}.",
+    "random_history": "Accounts whose items go together no more than random items do: {:,}.",
+    "regular_times": "Accounts that clicked at regular times: {:,}.",
+    "catalogue_walk": "Accounts that clicked one item after the other in the order of the catalogue: {:,}.",
+    "cloned_history": "Accounts that share nearly all of their items with another account: {:,}.",
+    "burst": "Accounts that clicked in a burst, far more in a short time than others: {:,}.",
+    "pushed_item": "Items whose clicks come mostly from suspicious accounts: {:,}.",
+    "item_burst": "Items that were clicked in a burst, far more in a short time than others: {:,}.",
+    "extreme": "Extreme accounts, which are kept out of the fit because they act like programs: {:,}.",
 }
 
 

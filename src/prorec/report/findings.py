@@ -12,6 +12,7 @@ from prorec._core.errors import InputError
 from prorec.denoise.denoiser import ProRec
 from prorec.denoise.history import Round
 from prorec.interactions import Interactions
+from prorec.noise.issues import Issues
 from prorec.noise.noise_rate import NoiseRateEstimate
 from prorec.report.formatting import to_epoch_seconds
 
@@ -41,6 +42,8 @@ class Findings:
     """Percentile rank of each interaction; None without cross-fitting."""
     noise_rate: NoiseRateEstimate | None = None
     """Estimated noise rate of the log; None without cross-fitting."""
+    issues: Issues | None = None
+    """Issues of accounts and items; None without cross-fitting."""
     times: NDArray[np.float64] | None = None
     """Time of each interaction in epoch seconds, if the log has times."""
     is_noise: NDArray[np.bool_] | None = None
@@ -105,6 +108,7 @@ def collect_findings(denoiser: ProRec, is_noise: Any = None) -> Findings:
         thresholds=thresholds.value,
         percentile_ranks=None if finder is None else finder.percentile_rank_,
         noise_rate=None if finder is None else finder.noise_rate_,
+        issues=None if finder is None else finder.issues_,
         times=to_epoch_seconds(interactions.columns["timestamp"]) if "timestamp" in interactions.columns else None,
         is_noise=None if is_noise is None else _check_is_noise(is_noise, len(interactions)),
         fdr=denoiser.fdr,

@@ -16,10 +16,11 @@ from prorec.denoise.denoiser import ProRec
 from prorec.report.findings import Findings, collect_findings
 from prorec.report.formatting import format_count
 from prorec.report.gain import Gain, RecommendationLists, measure_gain, recommend_before_and_after
+from prorec.report.issue_tables import list_issues, make_issue_tables
 from prorec.report.page_texts import describe_method, make_cards, make_table_note, make_user_note
 from prorec.report.row_selection import RowSelection, select_rows
 
-_SCRIPTS = ("data.js", "verdicts.js", "click_table.js", "user.js", "start.js")
+_SCRIPTS = ("data.js", "verdicts.js", "click_table.js", "issue_tables.js", "user.js", "start.js")
 
 
 def write_report(
@@ -167,6 +168,8 @@ def write_page(
         cards=make_cards(findings, gain, seconds),
         table_note=make_table_note(findings, selection),
         user_note=make_user_note(findings, selection),
+        issues=list_issues(findings),
+        issue_tables=make_issue_tables(findings),
         has_flags=bool(findings.flagged.any()),
         charts=make_charts(findings),
         draw_svg=draw_svg,

@@ -16,3 +16,4 @@ for (const part of document.querySelectorAll(".needs-script")) part.hidden = fal
 startVerdicts();
 startTable();
 startUser();
+startIssueTables();
