@@ -55,10 +55,10 @@ def test_five_accounts_do_not_blind_the_finder(
     assert len(with_bots) - n > 0.05 * n, "these accounts are a large part of the log"
     # The folds differ, because there are more users.
     assert np.abs(finder.noise_probability_[:n] - alone.noise_probability_).mean() < 0.015
-    assert finder.noise_rate_.estimate == pytest.approx(alone.noise_rate_.estimate, abs=0.005)
+    assert finder.noise_rate_.estimate == pytest.approx(alone.noise_rate_.estimate, abs=0.01)
     flags, flags_alone = finder.flag(fdr=0.4), alone.flag(fdr=0.4)
     assert flags_alone.any()
-    assert (flags[:n] != flags_alone).mean() < 0.01
+    assert (flags[:n] != flags_alone).mean() < 0.02
     assert flags[n:].all()
     assert finder.noise_probability_[n:].min() > 0.98
     assert 0 < np.count_nonzero(finder.flag(n=100)) <= 100

@@ -10,19 +10,11 @@ from scipy.sparse import csr_array
 
 from prorec import Factors, InputError
 from prorec.noise.cross_fitting import assign_folds, drop_entries, sample_negatives
-from prorec.noise.density_ratio import fit_density_ratio
+from prorec.noise.density_ratio import fit_density_ratio, fit_out_of_user_ratio
 from prorec.noise.flagging import flag_interactions
-from prorec.noise.noise_rate import (
-    LabeledPairs,
-    NoiseRateEstimate,
-    NoiseRateLine,
-    estimate_by_tails,
-    poisson_interval,
-)
 from prorec.noise.pair_features import rank_within_groups
 from prorec.noise.plan_ranks import Pairs, Transport, rank_in_plan
 from prorec.noise.posterior import calibrate, fit_calibration
-from prorec.noise.storey_estimator import StoreyEstimate, choose_noise_rate, estimate_by_lower_half
 from prorec.transport import Marginals, relaxed
 
 RNG = np.random.default_rng
@@ -134,78 +126,6 @@ def test_density_ratio_of_constant_features_is_one() -> None:
     np.testing.assert_allclose(ratio.log_ratio(np.ones((3, 2))), 0, atol=1e-6)
 
 
-@pytest.mark.parametrize("noise_rate", [0.0, 0.05, 0.2, 0.5])
-@pytest.mark.parametrize("by_popularity", [False, True])
-def test_noise_rate_of_a_known_mixture(noise_rate: float, by_popularity: bool) -> None:
-    """x is N(2, 1) for true clicks and N(0, 1) for negatives and noise, so f/f₀ is known up to the noise rate."""
-    rng = RNG(1)
-    n = 60_000
-    of_negatives = rng.gamma(1.0, 20.0, size=2 * n)
-    of_noise = rng.gamma(2.0 if by_popularity else 1.0, 20.0, size=n)  # Γ(2) is Γ(1), in proportion to popularity
-    is_noise = rng.random(n) < noise_rate
-    popularity = np.concatenate([np.where(is_noise, of_noise, rng.gamma(2.0, 20.0, size=n)), of_negatives])
-    x = np.concatenate([rng.normal(np.where(is_noise, 0.0, 2.0)), rng.normal(size=2 * n)])
-    genuine = popularity / 20 * np.exp(2 * x - 2)  # true clicks to negatives
-    h = noise_rate * (popularity / 20 if by_popularity else 1.0)
-    users = rng.integers(0, 500, size=3 * n).astype(np.int32)
-    is_click = np.arange(3 * n) < n
-    pairs = LabeledPairs(np.log((1 - noise_rate) * genuine + h + 1e-12), popularity, users, is_click)
-    line, estimated = estimate_by_tails(pairs, np.bincount(users, minlength=500).astype(np.float64), RNG(0))
-    # The line lies below most tails, so the estimate is low rather than high, the more so with more noise.
-    assert estimated.estimate == pytest.approx(noise_rate, abs=0.03, rel=0.2)
-    assert estimated.low <= estimated.estimate <= estimated.high
-    if 0 < noise_rate < 1:
-        assert (line.by_popularity > line.uniform) == by_popularity
-
-
-@pytest.mark.parametrize("noise_rate", [0.03, 0.2, 1.0])
-@pytest.mark.parametrize("distance", [1.0, 8.0])
-def test_ratio_is_constant_in_a_lower_half_without_true_clicks(noise_rate: float, distance: float) -> None:
-    """x is N(distance, 1) for true clicks and N(0, 1) for all others; twenty more features are random."""
-    rng, n = RNG(4), 3000
-    is_noise, is_click = rng.random(n) < noise_rate, np.arange(3 * n) < n
-    features = rng.normal(size=(3 * n, 21))
-    features[:n, 0] += np.where(is_noise, 0.0, distance)
-    storey = estimate_by_lower_half(features, rng.integers(0, 200, size=3 * n).astype(np.int32), is_click, rng)
-    assert storey.noise_rate.low < storey.noise_rate.estimate < storey.noise_rate.high
-    assert storey.is_constant == storey.may_be_constant == (distance == 8.0 or noise_rate == 1.0)
-    if storey.is_constant:
-        assert storey.noise_rate.low < is_noise.mean() < storey.noise_rate.high
-
-
-def test_two_pairs_do_not_decide_whether_the_ratio_is_constant() -> None:
-    storey = estimate_by_lower_half(np.ones((2, 1)), np.zeros(2, dtype=np.int32), np.array([True, False]), RNG(0))
-    assert not storey.is_constant
-    assert storey.may_be_constant
-
-
-def test_choice_between_tails_and_lower_half() -> None:
-    tails = NoiseRateLine(0.0, 0.1, 5.0), NoiseRateEstimate(0.1, 0.08, 0.12)
-    lower_half = NoiseRateEstimate(1.1, 0.9, 1.2)
-    line, noise_rate = choose_noise_rate(*tails, StoreyEstimate(lower_half, is_constant=True, may_be_constant=True))
-    assert line == NoiseRateLine(1.0, 0.0, 5.0)
-    assert noise_rate == NoiseRateEstimate(1.0, 0.9, 1.0)
-    undecided = StoreyEstimate(lower_half, is_constant=False, may_be_constant=True)
-    assert choose_noise_rate(*tails, undecided) == (tails[0], NoiseRateEstimate(0.1, 0.08, 1.0))
-    assert choose_noise_rate(*tails, StoreyEstimate(lower_half, is_constant=False, may_be_constant=False)) == tails
-
-
-@given(st.floats(0, 1), st.integers(1, 10_000))
-def test_poisson_interval_has_a_width(rate: float, exposure: int) -> None:
-    interval = poisson_interval(rate, exposure)
-    assert 0 <= interval.low <= rate < interval.high
-    assert interval.low < rate or rate * exposure < 1e-2
-
-
-def test_interval_has_a_width_if_no_click_is_in_a_tail() -> None:
-    """Every resample gives 0, but a longer log might have a click in a tail."""
-    is_click = np.arange(900) < 300
-    pairs = LabeledPairs(np.where(is_click, 5.0, -5.0), np.ones(900), np.arange(900, dtype=np.int32) % 30, is_click)
-    _, noise_rate = estimate_by_tails(pairs, np.full(30, 10.0), RNG(0))
-    assert noise_rate.estimate == noise_rate.low == 0
-    assert 0.01 < noise_rate.high < 0.2
-
-
 def test_calibration_rises_and_agrees_with_the_truth() -> None:
     rng = RNG(2)
     log_odds = rng.normal(size=40_000)
@@ -215,6 +135,21 @@ def test_calibration_rises_and_agrees_with_the_truth() -> None:
     probability = calibrate(queries, calibration)
     assert (np.diff(probability) > 0).all(), "no two are equal"
     np.testing.assert_allclose(probability, 1 / (1 + np.exp(-queries)), atol=0.05)
+
+
+def test_a_ratio_of_other_users_does_not_rank_clicks_up_by_chance() -> None:
+    """All features are random. A ratio that was fitted to the same pairs separates them by chance."""
+    rng = RNG(3)
+    features, users = rng.normal(size=(600, 20)), rng.integers(0, 60, size=600)
+    is_click = np.arange(600) < 200
+    own = fit_density_ratio(features, is_click).log_ratio(features)
+    other = fit_out_of_user_ratio(features, users, is_click, 60, rng).log_ratio(features, users)
+
+    def auc(values: np.ndarray) -> float:
+        return float((values[is_click][:, None] > values[~is_click]).mean())
+
+    assert auc(own) > 0.75
+    assert auc(other) == pytest.approx(0.5, abs=0.08)
 
 
 @given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=30), st.floats(0.01, 0.99))

@@ -49,6 +49,7 @@ def summarize(source: SourceTable, denoiser: ProRec) -> dict[str, Any]:
         "below_threshold": last_round.below_threshold,
         "noise_rate": None if finder is None else asdict(finder.noise_rate_),
         "fdr": None if finder is None else denoiser.fdr,
+        "injection_checks": [] if finder is None else [asdict(check) for check in finder.injection_checks_],
         "issues": [] if finder is None else [row for row in finder.issues_.summary().to_pylist() if row["count"]],
         "most_suspicious": suspicious.to_pylist(),
         "peak_memory_mb": _peak_memory(),
@@ -76,7 +77,7 @@ def describe_summary(summary: Mapping[str, Any]) -> str:
     ]
     if summary.get("weight_column") is not None:
         lines.append(f"Weights come from the column {summary['weight_column']!r}.")
-    lines += [describe_flags(summary), *_suspicious_lines(summary), *_issue_lines(summary)]
+    lines += [describe_flags(summary), *_check_lines(summary), *_suspicious_lines(summary), *_issue_lines(summary)]
     n_dropped = rows - summary.get("rows_written", rows)
     target = "standard output" if summary["out"] == "-" else summary["out"]
     memory = f", with at most {peak:,} MB of memory" if (peak := summary.get("peak_memory_mb")) else ""
@@ -115,13 +116,31 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
             f"{flags}, the most suspicious ones: a list to review, whose length is --flag-fraction. The noise "
             "probability orders rows but is not calibrated; --noise-method cross-fit calibrates it."
         )
+    if not rate["is_identified"]:
+        warning = (
+            f"This log cannot tell its noise rate: it is at most {rate['high']:.1%}. Popularity explains most clicks, "
+            "so that noise on popular items looks like genuine clicks."
+        )
+        extreme = f" {flags}, all of extreme accounts." if n_flagged else " Nothing is flagged."
+        return warning + extreme
     noise = f"The noise rate is estimated at {rate['estimate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%}). "
     if n_flagged:
-        return f"{noise}{flags}; about {fdr:.0%} of these flags may be wrong (--fdr)."
+        return f"{noise}{flags}; at most about {fdr:.0%} of these flags should be wrong (--fdr)."
     return (
-        f"{noise}No group of rows is estimated to be at least {1 - fdr:.0%} noise, so nothing is flagged at "
+        f"{noise}No group of rows is surely at least {1 - fdr:.0%} noise, so nothing is flagged at "
         f"fdr={fdr:g}. Try a larger fdr."
     )
+
+
+def _check_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return one line on how well noise that was injected into this log is found."""
+    auroc = {check["kind"]: check["auroc"] for check in summary.get("injection_checks", ())}
+    if not auroc:
+        return []
+    return [
+        f"Noise that is injected into this log is found with an AUROC of {auroc['uniform']:.2f} if it falls on all "
+        f"items alike, and of {auroc['popularity']:.2f} if it falls on popular items."
+    ]
 
 
 def _suspicious_lines(summary: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,8 @@
 An active account is extreme if it clicks at regular times or walks through the catalogue. An account that is far more
 active than most is also extreme if its items are a draw from the catalogue: as popular as random items, and going
 together no more than other items of the same popularity do. People who click very much prefer popular items, items that
-go together, or both.
+go together, or both. In sparse logs some people look like draws, too. So nobody is extreme for that reason unless such
+accounts are ten times as frequent among far more active users as among the most active others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _RANK_WINDOW = 0.02  # of the catalogue: items of about the same popularity
 _MAX_EXCESS_LIFT = 0.3  # in logs of people 0.5 or more, unless they prefer popular items
 _MAX_POPULARITY_SHIFT = 0.15  # standard deviations; 0.5 or more for people, unless their items go together
 _MIN_ORDINARY_ACTIVITY = 10
-_MAX_ORDINARY_SHARE = 0.3  # of other users that look like draws as well, above which the test says nothing
+_MAX_WRONG_SHARE = 0.1  # of the accounts found, if people look like draws as often as less active users do
 
 
 def find_extreme_accounts(
@@ -62,8 +63,11 @@ def find_extreme_accounts(
     is_heavy = activity[by_activity] >= limit
     is_ordinary = ~is_heavy & (activity[by_activity] >= _MIN_ORDINARY_ACTIVITY)
     heavy, others = by_activity[is_heavy][:_MAX_TESTED], by_activity[is_ordinary][:_MAX_TESTED]
-    if len(heavy) and _are_draws(interactions, others, rng).sum() <= _MAX_ORDINARY_SHARE * len(others):
-        is_extreme[heavy] |= _are_draws(interactions, heavy, rng)
+    if len(heavy):
+        is_draw, is_ordinary_draw = (_are_draws(interactions, users, rng) for users in (heavy, others))
+        n_wrong = len(heavy) * is_ordinary_draw.sum() / max(len(others), 1)
+        if n_wrong <= _MAX_WRONG_SHARE * is_draw.sum():
+            is_extreme[heavy] |= is_draw
     return is_extreme
 
 

@@ -22,12 +22,16 @@ from prorec.models import NCE, SVD, WRMF, Model, wrap
 from prorec.models.factory import cap_rank
 from prorec.models.model import as_interactions
 from prorec.noise.account_issues import find_issues
-from prorec.noise.cross_fitting import assign_folds, copy_unfitted, cross_fit, sample_pairs
+from prorec.noise.cooccurrence import compute_cooccurrence
+from prorec.noise.cross_fitting import SampledPairs, assign_folds, copy_unfitted, cross_fit, sample_pairs
+from prorec.noise.density_ratio import OutOfUserRatio, fit_out_of_user_ratio
 from prorec.noise.flagging import flag_interactions
+from prorec.noise.identifiability import inject_into_pairs
+from prorec.noise.keeping import conformal_p_values, keep_interactions
 from prorec.noise.later_interactions import score_extreme_accounts, score_later
-from prorec.noise.pair_features import ReferenceClicks
+from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Transport
-from prorec.noise.posterior import ACCOUNT, basis_codes, basis_names, fit_posterior
+from prorec.noise.posterior import ACCOUNT, NoisePosterior, basis_codes, basis_names, fit_posterior, label_pairs
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
 DEFAULT_BASE_MODELS: tuple[Model, ...] = (
@@ -55,7 +59,11 @@ class NoiseFinder(Estimator):
     noise_probability_ : array
         Noise probability of each interaction, in the order of `interactions_.matrix.data`.
     noise_rate_ : NoiseRateEstimate
-        Noise rate of the log without extreme accounts, with an interval.
+        Noise rate of the log without extreme accounts, with an interval; an upper bound if the log cannot tell.
+    noise_p_value_ : array
+        p-value of each interaction for the hypothesis that it is noise; `keep` uses it.
+    injection_checks_ : list of InjectionCheck
+        How well noise that is injected into this log is found.
     percentile_rank_ : array
         Share of the user's unobserved items that rank above each interaction, averaged over the base models.
     basis_ : array of int
@@ -73,7 +81,7 @@ class NoiseFinder(Estimator):
     >>> import prorec
     >>> finder = NoiseFinder(folds=5).fit(prorec.load_dataset("cinema"))
     >>> print(f"{finder.noise_rate_.estimate:.0%}")
-    7%
+    6%
     >>> int(finder.flag(n=100).sum())
     100
     """
@@ -82,8 +90,11 @@ class NoiseFinder(Estimator):
     """One base model or a list of them, of `prorec.models` or any that `prorec.models.wrap` takes; by default four
     coarse models."""
     _: KW_ONLY
-    folds: int = 20
+    folds: int = 10
     """Number of folds. Fewer are faster and find slightly less noise."""
+    cooccurrence: bool = True
+    """Whether the classifier also sees how often an item occurs together with the user's other items. Without, it takes
+    the base models' word alone, as cross-fitting on Spark does."""
     transport: Transport = "relaxed-users"
     """The transport plan: `relaxed-users` fixes the users' marginal only (Eq. 6) and keeps the order of the scores;
     `relaxed` (Eq. 7) and `sinkhorn` (Eq. 4) use the items' marginal too."""
@@ -122,16 +133,19 @@ class NoiseFinder(Estimator):
         folds = assign_folds(interactions.matrix, self.folds, rng)
         sample = sample_pairs(interactions, rng)
         scores = cross_fit(models, interactions.matrix, folds, sample, self.transport, self.memory, report)
-        n, activity = len(interactions), interactions.activity
+        n = len(interactions)
         clicks = ReferenceClicks(interactions.matrix, scores.mean_percentile_rank[:n], scores.popularity[:n])
-        user_ranks = clicks.rank_among_user_clicks(scores, sample.pairs, sample.clicks)
-        user_activity = activity.astype(np.float32)[sample.pairs.users]
-        is_click = np.arange(len(user_activity)) < n
-        activity_rank = clicks.rank_among_item_users(sample.pairs, user_activity, is_click)
-        features = scores.to_features(user_ranks, activity_rank)
-        training = sample.training
-        users = sample.pairs.users[training]
-        posterior = fit_posterior(features.at(training), users, training < n, activity.astype(np.float64), rng)
+        features = self._compute_features(interactions, clicks, scores, sample)
+        report("Separating clicks from negatives", 0, 1)
+        users, training = sample.pairs.users, sample.training
+        train_features, train_users, is_click = features.at(training), users[training], training < n
+        n_users = interactions.n_users
+        out_of_user = fit_out_of_user_ratio(train_features.matrix, train_users, is_click, n_users, rng)
+        posterior = fit_posterior(train_features, train_users, is_click, out_of_user)
+        labeled = label_pairs(train_features, train_users, is_click, out_of_user)
+        self.injection_checks_ = inject_into_pairs(labeled, posterior.noise_rate, rng)
+        self.noise_p_value_ = self._compute_p_values(features, users, n, out_of_user, posterior)
+        report("Separating clicks from negatives", 1, 1)
         self.interactions_, self.reference_clicks_, self.posterior_ = log, clicks, posterior
         self.percentile_rank_, self.noise_rate_ = clicks.percentile_rank, posterior.noise_rate
         self.noise_probability_ = posterior.predict(features.at(slice(n)))
@@ -144,6 +158,36 @@ class NoiseFinder(Estimator):
         if self.issues_.is_extreme.any():
             self._add_extreme_accounts()
         return self
+
+    def _compute_features(
+        self, interactions: Interactions, clicks: ReferenceClicks, scores: PairScores, sample: SampledPairs
+    ) -> PairFeatures:
+        """Return the features of all clicks and negatives."""
+        pairs, activity = sample.pairs, interactions.activity.astype(np.float32)[sample.pairs.users]
+        user_ranks = clicks.rank_among_user_clicks(scores, pairs, sample.clicks)
+        is_click = np.arange(len(activity)) < len(interactions)
+        activity_rank = clicks.rank_among_item_users(pairs, activity, is_click)
+        cooccurrence = None
+        if self.cooccurrence:
+            matrix, rows = interactions.matrix, np.arange(interactions.n_users)
+            left_out = interactions.item_codes[sample.clicks]
+            cooccurrence = compute_cooccurrence(matrix, matrix, pairs, left_out, rows, make_generator(self.seed))
+        return scores.to_features(user_ranks, activity_rank, cooccurrence)
+
+    def _compute_p_values(
+        self,
+        features: PairFeatures,
+        users: NDArray[np.int32],
+        n_clicks: int,
+        out_of_user: OutOfUserRatio,
+        posterior: NoisePosterior,
+    ) -> NDArray[np.float32]:
+        """Return the p-value of each click for being noise; 1 if only popularity is known of it."""
+        log_ratio = out_of_user.log_ratio(features.matrix, users)
+        likeness = log_ratio - np.log(np.maximum(posterior.noise_rate_line.at(features.popularity), 1e-12))
+        negatives = n_clicks + np.flatnonzero(~features.is_cold[n_clicks:])
+        p_values = conformal_p_values(likeness[:n_clicks], likeness[negatives], features.popularity[negatives])
+        return np.where(features.is_cold[:n_clicks], np.float32(1), p_values)
 
     def flag(
         self,
@@ -159,7 +203,9 @@ class NoiseFinder(Estimator):
         ----------
         fdr : float, optional
             False discovery rate: the expected share of wrong flags, among the interactions of extreme accounts
-            and among the others.
+            and among the others. It is kept for every noise rate in the interval of `noise_rate_`: noise
+            probabilities are lowered to the interval's lower end first. Where the log cannot tell its noise, nothing is
+            flagged but extreme accounts.
         n : int, optional
             Maximum number of flags.
         fraction : float, optional
@@ -173,16 +219,40 @@ class NoiseFinder(Estimator):
             Whether each interaction is flagged. Interactions tied at the cut-off are not flagged.
         """
         self._check_fitted()
-        is_extreme = self.basis_ == ACCOUNT
-        if fdr is None or not is_extreme.any():
-            return flag_interactions(self.noise_probability_, fdr=fdr, n=n, fraction=fraction, threshold=threshold)
+        if fdr is None:
+            return flag_interactions(self.noise_probability_, n=n, fraction=fraction, threshold=threshold)
         # Otherwise the sure flags of a large bot would make room for many wrong flags of other users.
+        is_extreme = self.basis_ == ACCOUNT
+        lowered = self.noise_probability_ * np.float32(self.noise_rate_.low_ratio)
         flags = np.zeros(len(is_extreme), dtype=bool)
-        for part in (is_extreme, ~is_extreme):
-            flags[part] = flag_interactions(
-                self.noise_probability_[part], fdr=fdr, n=n, fraction=fraction, threshold=threshold
-            )
+        for part, probability in ((is_extreme, self.noise_probability_), (~is_extreme, lowered)):
+            flags[part] = flag_interactions(probability[part], fdr=fdr, n=n, fraction=fraction, threshold=threshold)
         return flags
+
+    def keep(self, max_noise: float) -> NDArray[np.bool_]:
+        """Select as many interactions as possible of which at most a given share is noise.
+
+        Flags say which interactions are noise, as far as the noise rate is known. This says which are genuine, and
+        needs no estimate but an upper bound of the noise rate.
+
+        Parameters
+        ----------
+        max_noise : float
+            Expected share of noise among the kept interactions; above 0 and below 1.
+
+        Returns
+        -------
+        array of bool
+            Whether each interaction is kept. Extreme accounts and users' only interactions are not, because nothing
+            shows that they are genuine.
+
+        Raises
+        ------
+        InputError
+            If `max_noise` is out of range.
+        """
+        self._check_fitted()
+        return keep_interactions(self.noise_p_value_, max_noise, self.noise_rate_.high) & (self.noise_p_value_ < 1)
 
     def table(self, frame: FrameType = "pyarrow") -> Any:
         """Return a table of all interactions, the most suspicious first.
@@ -274,6 +344,8 @@ class NoiseFinder(Estimator):
         """Raise InputError unless the parameters are valid, whatever the interactions are."""
         check_int("folds", self.folds, 2, 1000)
         check_int("seed", self.seed, 0)
+        if not isinstance(self.cooccurrence, bool):
+            raise InputError(f"cooccurrence must be True or False; got {self.cooccurrence!r}")
         check_float("memory", self.memory, 0)
         check_choice("transport", self.transport, ("relaxed-users", "relaxed", "sinkhorn"))
         models = self._list_base_models()
@@ -332,6 +404,7 @@ class NoiseFinder(Estimator):
 
         self.noise_probability_ = merge(scores.noise_probability, self.noise_probability_)
         self.percentile_rank_ = merge(scores.percentile_rank, self.percentile_rank_)
+        self.noise_p_value_ = merge(np.ones(len(scores.basis), dtype=np.float32), self.noise_p_value_)
         self.basis_ = merge(scores.basis, self.basis_)
 
     def _summary(self) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,14 @@ import numpy as np
 from prorec._core.errors import DamagedFileError
 from prorec.interactions import Interactions
 from prorec.models.model import restore_model
-from prorec.noise.account_issues import find_issues
 from prorec.noise.cross_fitting import copy_unfitted, drop_entries
 from prorec.noise.finder import NoiseFinder
+from prorec.noise.identifiability import INJECTED_KINDS, InjectionCheck
 from prorec.noise.issues import Issues
 from prorec.noise.pair_features import ReferenceClicks
 from prorec.noise.posterior import Arrays, NoisePosterior
 
-_PER_CLICK = ("noise_probability", "percentile_rank", "basis")
+_PER_CLICK = ("noise_probability", "percentile_rank", "basis", "noise_p_value")
 
 
 def finder_state(finder: NoiseFinder) -> tuple[dict[str, Any], Arrays]:
@@ -44,6 +43,10 @@ def finder_state(finder: NoiseFinder) -> tuple[dict[str, Any], Arrays]:
         "percentile_rank": finder.percentile_rank_,
         "popularity": finder.reference_clicks_.popularity,
         "basis": finder.basis_,
+        "noise_p_value": finder.noise_p_value_,
+        "injection_checks": np.array(
+            [[each.auroc, each.injected, each.estimated] for each in finder.injection_checks_]
+        ),
     }
     arrays |= _pack_issues(finder.issues_)
     arrays |= finder.posterior_.to_arrays()
@@ -82,12 +85,7 @@ def restore_finder(parameters: dict[str, Any], arrays: Arrays, interactions: Int
         models.append(restore_model(description, own, interactions))
     finder = NoiseFinder(None if is_default else [copy_unfitted(model) for model in models], **settings)
     finder.check_settings()
-    if "is_extreme" in arrays:
-        issues = _restore_issues(arrays, interactions)
-    else:  # saved before accounts were kept out of fits
-        issues = replace(
-            find_issues(interactions, seed=finder.seed), is_extreme=np.zeros(interactions.n_users, dtype=bool)
-        )
+    issues = _restore_issues(arrays, interactions)
     is_fitted = ~issues.is_extreme[interactions.user_codes]
     lengths = dict.fromkeys(_PER_CLICK, len(interactions)) | {"popularity": int(is_fitted.sum())}
     for name, array in arrays.items():
@@ -101,6 +99,11 @@ def restore_finder(parameters: dict[str, Any], arrays: Arrays, interactions: Int
     finder.percentile_rank_ = arrays["percentile_rank"]
     fitted = drop_entries(interactions.matrix, ~is_fitted)
     finder.reference_clicks_ = ReferenceClicks(fitted, finder.percentile_rank_[is_fitted], arrays["popularity"])
+    finder.noise_p_value_ = arrays["noise_p_value"]
+    finder.injection_checks_ = [
+        InjectionCheck(kind, *map(float, row))
+        for kind, row in zip(INJECTED_KINDS, arrays["injection_checks"], strict=True)
+    ]
     finder.posterior_ = NoisePosterior.from_arrays(arrays)
     finder.noise_rate_ = finder.posterior_.noise_rate
     return finder

@@ -74,7 +74,7 @@ def flag_interactions(
     return np.asarray(noise_probability > ranked[n_flags])
 
 
-def keeps_fdr(n_flags: Any, n_wrong: Any, fdr: float) -> Any:
+def keeps_fdr(n_flags: Any, n_wrong: Any, fdr: float, low_ratio: float = 1.0) -> Any:
     """Return whether a number of flags keeps the false discovery rate.
 
     The expected rate never falls as less suspicious interactions are flagged, so all flags up to the last that keeps it
@@ -88,12 +88,14 @@ def keeps_fdr(n_flags: Any, n_wrong: Any, fdr: float) -> Any:
         Expected number of wrong flags: the sum of 1 − noise probability over the flagged interactions.
     fdr : float
         Share of flags that may be wrong.
+    low_ratio : float, default 1.0
+        Factor that lowers noise probabilities to their lower bounds; see `NoiseRateEstimate.low_ratio`.
 
     Returns
     -------
     bool or array of bool
     """
-    return n_wrong / n_flags <= fdr
+    return 1 - low_ratio * (1 - n_wrong / n_flags) <= fdr
 
 
 def check_fdr(fdr: float) -> None:

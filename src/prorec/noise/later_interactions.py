@@ -13,6 +13,7 @@ from prorec._core.errors import InputError
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.models import Model
+from prorec.noise.cooccurrence import compute_cooccurrence
 from prorec.noise.cross_fitting import assign_folds, drop_entries, has_no_weight
 from prorec.noise.extreme_accounts import EXTREME_SCORE
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
@@ -122,7 +123,8 @@ def _score_known_users(finder: NoiseFinder, pairs: Pairs) -> LaterScores:
         ranks = rank_in_plan(model.scores_, fitted, pairs, fitted, finder.transport, finder.memory)
         scores.plan_values[index], scores.percentile_ranks[index] = ranks
     activity_rank = clicks.rank_among_item_users(pairs, np.diff(fitted.indptr).astype(np.float32)[pairs.users])
-    features = scores.to_features(clicks.rank_among_user_clicks(scores, pairs), activity_rank)
+    cooccurrence = _count_cooccurrence(finder, fitted, pairs, np.full(len(pairs.users), -1), np.arange(fitted.shape[0]))
+    features = scores.to_features(clicks.rank_among_user_clicks(scores, pairs), activity_rank, cooccurrence)
     return _predict(finder, features, scores.mean_percentile_rank)
 
 
@@ -149,11 +151,25 @@ def _score_new_users(finder: NoiseFinder, pairs: Pairs) -> LaterScores:
     user_ranks = own_clicks.rank_among_user_clicks(scores, pairs, np.arange(len(order)))
     activity = np.diff(matrix.indptr).astype(np.float32)[pairs.users]
     activity_rank = finder.reference_clicks_.rank_among_item_users(pairs, activity)
-    probability, basis, rank = _predict(
-        finder, scores.to_features(user_ranks, activity_rank), scores.mean_percentile_rank
-    )
+    cooccurrence = _count_cooccurrence(finder, matrix, pairs, pairs.items, np.full(shape[0], -1))
+    features = scores.to_features(user_ranks, activity_rank, cooccurrence)
+    probability, basis, rank = _predict(finder, features, scores.mean_percentile_rank)
     positions = np.argsort(order)
     return LaterScores(probability[positions], basis[positions], rank[positions])
+
+
+def _count_cooccurrence(
+    finder: NoiseFinder,
+    histories: csr_array,
+    pairs: Pairs,
+    left_out: NDArray[np.integer],
+    owners: NDArray[np.integer],
+) -> NDArray[np.float64] | None:
+    """Return co-occurrence features with the fitted interactions, or None if the finder has none."""
+    if not finder.cooccurrence:
+        return None
+    rng = make_generator(finder.seed)
+    return compute_cooccurrence(finder.reference_clicks_.matrix, histories, pairs, left_out, owners, rng)
 
 
 def _fold_in(model: Model, train: csr_array) -> ScoreFunction:

@@ -1,37 +1,47 @@
-"""The noise rate of a log, estimated where clicks look least like clicks.
+"""The noise rate of a log, with an interval, from the pairs that look least like clicks.
 
 Clicks are a mixture of noise and true clicks: f = h·f₀ + (1 − π)·f₁. Here f, f₀ and f₁ are the densities of the
-features among clicks, negatives and true clicks, and π is the noise rate. h is π times the relative frequency of noise
-on items of a given popularity. So f/f₀ ≥ h everywhere, and f/f₀ comes down to h where true clicks are rarest. That is
-Storey's estimator, with a density ratio in place of a p-value.
+features among clicks, negatives and true clicks, π is the noise rate, and h is the number of noisy clicks per negative
+on items of a given popularity. Noise may fall on all items alike or in proportion to popularity, so
+h = a + b·(popularity), and π = a + b·(mean popularity).
 
-Pairs are divided into cells by the popularity of the item and the activity of the user. The tail of a cell is the tenth
-of its pairs that looks least like clicks; its f/f₀ is counted. Noise may fall on all items alike or in proportion to
-popularity, so a line h = a + b·popularity with a, b ≥ 0 is fitted to the tails. Each tail bounds h from above, because
-true clicks are counted too where users or items are hard to predict. So three quarters of the tails' weight lie above
-the line.
+Pairs are divided into groups by popularity. q is the rank of a pair among the group's negatives by f/f₀, from 0 for the
+pair that looks least like a click. True clicks become rare as q falls to 0, at an unknown speed. So the expected number
+of clicks in a bin of group g and rank q, with N negatives of mean popularity P (in units of the overall mean), is
 
-`storey_estimator.py` replaces this estimate on logs in which half of all pairs contain hardly any true click.
+    N·(a + b·P + c_g1·q⁴ + c_g2·q² + c_g3·q + c_g4·q^½)    with all c ≥ 0 and q ≤ ½.
+
+Counts are Poisson. For each noise rate π and share m of it that falls in proportion to popularity, a = π·(1 − m) and
+b = π·m, and the best c give the profile likelihood. It is averaged over models with the first one, two, three or all
+four powers: more powers take more clicks in the tail for true ones. With a prior that is uniform in π this gives a
+posterior. Its mean is the estimate and its quantiles are the interval, which contains sampling error and the choices of
+m, c and the model. Ranks must come from a ratio that was fitted to other users: a ratio fitted to the same pairs ranks
+clicks up by chance, and leaves too few with a small q.
+
+The estimate is an upper bound where true clicks look like negatives however small q is. `identifiability.py` tests
+that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.special import gammaincinv
 
 Vector = NDArray[np.float64]
 
-_TAIL = 0.1
-_LINE_QUANTILE = 0.25
-_POPULARITY_GROUPS, _ACTIVITY_GROUPS = 20, 2
-_MIN_NEGATIVES = 100  # in a cell
-_MIN_IMPROVEMENT = 1.4
-_N_RESAMPLES = 200
+_MAX_GROUPS, _MIN_NEGATIVES = 8, 3_000
+_QUANTILES = np.array([0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])
+_POWERS = np.array([4.0, 2.0, 1.0, 0.5])
+_N_STEPS = 100  # of expectation-maximization
+_RATES = np.append(0, np.geomspace(1e-3, 1, 50))
+_FINE_RATES = np.linspace(0, 1, 1001) ** 1.5
+_POPULARITY_SHARES = np.array([0.0, 0.5, 1.0])
+_PRIOR_OF_SHARES = np.array([0.4, 0.2, 0.4])
+"""Noise is usually of one kind. A small rate of the wrong kind would change the order of many clicks."""
 
 
 @dataclass(frozen=True)
@@ -45,34 +55,28 @@ class NoiseRateEstimate:
     --------
     >>> print(NoiseRateEstimate(0.1, low=0.08, high=0.13))
     10.0% (8.0% to 13.0%)
+    >>> print(NoiseRateEstimate(0.1, low=0.0, high=0.2, is_identified=False))
+    at most 20.0%
     """
 
     estimate: float
     """Share of the interactions that are noise."""
     low: float
-    """Lower end of the interval, from resampling users."""
+    """Lower end of the interval."""
     high: float
     """Upper end of the interval."""
+    is_identified: bool = True
+    """Whether the log can tell its noise rate. Otherwise only the upper end of the interval says something, and the
+    estimate is the middle of the rates that noise on all items alike may have."""
 
-    def widen(self, other: NoiseRateEstimate) -> Self:
-        """Return the estimate with an interval that includes another one.
-
-        Parameters
-        ----------
-        other : NoiseRateEstimate
-            Estimate whose interval is included.
-
-        Returns
-        -------
-        NoiseRateEstimate
-        """
-        return type(self)(self.estimate, min(self.low, other.low), max(self.high, other.high))
-
-    def clip(self) -> Self:
-        """Return the estimate and its interval, limited to [0, 1]."""
-        return type(self)(*(float(np.clip(each, 0.0, 1.0)) for each in (self.estimate, self.low, self.high)))
+    @property
+    def low_ratio(self) -> float:
+        """Lower end of the interval over the estimate: the factor that turns noise probabilities into lower bounds."""
+        return self.low / self.estimate if self.estimate > 0 else 0.0
 
     def __str__(self) -> str:
+        if not self.is_identified:
+            return f"at most {self.high:.1%}"
         return f"{self.estimate:.1%} ({self.low:.1%} to {self.high:.1%})"
 
 
@@ -95,148 +99,131 @@ class LabeledPairs(NamedTuple):
     """Clicks and negatives with their log density ratio."""
 
     log_ratio: Vector
-    """log f/f₀ of each pair."""
+    """log f/f₀ of each pair, by a ratio that was fitted to other users."""
     popularity: Vector
     """Popularity of each pair's item in the training part."""
-    users: NDArray[np.int32]
-    """Row of each pair's user."""
     is_click: NDArray[np.bool_]
     """Whether the pair is a click; otherwise it is a negative."""
 
 
-def estimate_by_tails(
-    pairs: LabeledPairs, activity: Vector, rng: np.random.Generator
-) -> tuple[NoiseRateLine, NoiseRateEstimate]:
-    """Estimate the noise rate from the tails of all cells.
+class _Counts(NamedTuple):
+    """Clicks and negatives of one popularity group, by q; as if there were as many negatives as clicks in all."""
+
+    clicks: Vector
+    negatives: Vector
+    popular_negatives: Vector
+    """Negatives, each counted as often as its popularity is of the overall mean."""
+
+
+def estimate_noise_rate(pairs: LabeledPairs, *, only_uniform: bool = False) -> tuple[NoiseRateLine, NoiseRateEstimate]:
+    """Estimate the noise rate and how it depends on popularity.
 
     Parameters
     ----------
     pairs : LabeledPairs
-        Clicks and negatives.
-    activity : array
-        Number of interactions of each user.
-    rng : numpy.random.Generator
-        Generator for the bootstrap over users.
+        Clicks and negatives, at least one of each.
+    only_uniform : bool, default False
+        Whether noise is known to fall on all items alike.
 
     Returns
     -------
     NoiseRateLine
-        The fitted line h.
+        Posterior mean of h.
     NoiseRateEstimate
-        The noise rate a + b·(mean popularity), with a bootstrap interval.
-    """
-    mean_popularity = max(float(pairs.popularity[~pairs.is_click].mean()), 1e-12)
-    tails = _assign_tails(pairs, activity)
-    clicks, negatives, popularity = _count_tails(tails, pairs, np.ones(len(activity)))
-    line = _fit_line(clicks, negatives, popularity / mean_popularity)
-    resampled = []
-    for _ in range(_N_RESAMPLES):
-        user_weights = rng.poisson(1.0, len(activity)).astype(np.float64)
-        counts = _count_tails(tails, pairs, user_weights)[:2]
-        resampled.append(_fit_line(*counts, popularity / mean_popularity).sum())
-    estimate = float(line.sum())
-    # Resampled tails vary more, and a line below most of them lies lower, so the interval is centered at the median.
-    low, high = estimate + np.quantile(resampled, [0.025, 0.975]) - np.median(resampled)
-    # If the tails are nearly empty, all resamples may be equal.
-    counted = poisson_interval(estimate, float(negatives.sum()))
-    rate = NoiseRateEstimate(estimate, low, high).widen(counted).clip()
-    return NoiseRateLine(float(line[0]), float(line[1]), mean_popularity), rate
-
-
-def poisson_interval(rate: float, exposure: float) -> NoiseRateEstimate:
-    """Return Garwood's 95% interval of a Poisson rate: quantiles of Γ(k) and Γ(k + 1) for a count k.
-
-    A bootstrap cannot replace it: if no click was counted, no resample has any.
-
-    Parameters
-    ----------
-    rate : float
-        Count divided by exposure.
-    exposure : float
-        Count that a rate of 1 would give.
-
-    Returns
-    -------
-    NoiseRateEstimate
-        Not clipped to [0, 1].
+        Posterior mean and 95% interval of the noise rate.
 
     Examples
     --------
-    >>> print(f"{poisson_interval(0.0, 100).high:.4f}")
-    0.0369
+    A tenth of the clicks are distributed as negatives are, the others look different:
+
+    >>> rng = np.random.default_rng(0)
+    >>> log_ratio = np.concatenate([rng.normal(4, 1, 9_000), rng.normal(-4, 1, 21_000)])
+    >>> pairs = LabeledPairs(log_ratio, np.ones(30_000), np.arange(30_000) < 10_000)
+    >>> estimate = estimate_noise_rate(pairs)[1]
+    >>> estimate.low < 0.1 < estimate.high
+    True
     """
-    count = rate * exposure
-    low = float(gammaincinv(count, 0.025)) / exposure if count > 1e-3 else 0.0  # below that, it is 0 to all digits
-    return NoiseRateEstimate(rate, min(low, rate), float(gammaincinv(count + 1, 0.975)) / exposure)
+    mean_popularity = max(float(pairs.popularity[~pairs.is_click].mean()), 1e-12)
+    groups = _count_groups(pairs, mean_popularity)
+    shares = _POPULARITY_SHARES[:1] if only_uniform else _POPULARITY_SHARES
+    log_likelihood = deviation = np.zeros((len(_POWERS), len(shares), len(_RATES)))
+    for group in groups:
+        profile, deviations = _profile_likelihood(*group, _QUANTILES, _POWERS, shares, _RATES)
+        log_likelihood, deviation = log_likelihood + profile, deviation + deviations
+    # Counts of one user's clicks vary more than Poisson counts.
+    n_free = len(groups) * (len(_QUANTILES) - 1 - len(_POWERS))
+    log_likelihood /= max(1.0, float(deviation.ravel()[log_likelihood.argmax()]) / n_free)
+    likelihood = np.exp(log_likelihood - log_likelihood.max()).sum(axis=0)
+    likelihood = np.stack([np.interp(_FINE_RATES, _RATES, each) for each in likelihood])
+    posterior = likelihood * np.outer(_PRIOR_OF_SHARES[: len(shares)], np.gradient(_FINE_RATES))
+    posterior /= posterior.sum()
+    of_rates = posterior.sum(axis=0)
+    estimate, by_popularity = float(of_rates @ _FINE_RATES), float(shares @ posterior @ _FINE_RATES)
+    low, high = np.interp([0.025, 0.975], np.cumsum(of_rates), _FINE_RATES)
+    line = NoiseRateLine(max(estimate - by_popularity, 0.0), by_popularity, mean_popularity)
+    return line, NoiseRateEstimate(estimate, min(float(low), estimate), max(float(high), estimate))
 
 
-def _assign_tails(pairs: LabeledPairs, activity: Vector) -> NDArray[np.int64]:
-    """Return the number of the tail that each pair is in, or −1; cells with few negatives have no tail."""
-    n_negatives = int((~pairs.is_click).sum())
-    max_cells = max(1, min(_POPULARITY_GROUPS * _ACTIVITY_GROUPS, n_negatives // (3 * _MIN_NEGATIVES)))
-    n_activity_groups = _ACTIVITY_GROUPS if max_cells >= 2 * _ACTIVITY_GROUPS else 1
-    n_popularity_groups = max(1, max_cells // n_activity_groups)
-    user_activity = activity[pairs.users]
-    group = n_activity_groups * _quantile_groups(
-        pairs.popularity, pairs.popularity[~pairs.is_click], n_popularity_groups
-    ) + _quantile_groups(user_activity, user_activity[pairs.is_click], n_activity_groups)
-    tails, n_tails = np.full(len(group), -1), 0
-    for each in np.unique(group):
-        inside = group == each
-        negatives = pairs.log_ratio[inside & ~pairs.is_click]
-        if len(negatives) >= min(_MIN_NEGATIVES, n_negatives):
-            tails[inside & (pairs.log_ratio <= np.quantile(negatives, _TAIL))] = n_tails
-            n_tails += 1
-    return tails
+def _count_groups(pairs: LabeledPairs, mean_popularity: float) -> list[_Counts]:
+    """Count clicks and negatives by popularity group and q."""
+    is_negative = ~pairs.is_click
+    n_groups = int(np.clip(is_negative.sum() // _MIN_NEGATIVES, 1, _MAX_GROUPS))
+    edges = np.unique(np.quantile(pairs.popularity[is_negative], np.linspace(0, 1, n_groups + 1)[1:-1]))
+    group_of = np.searchsorted(edges, pairs.popularity, "right")
+    scale = pairs.is_click.sum() / is_negative.sum()
+    groups = []
+    for group in range(len(edges) + 1):
+        own = group_of == group
+        negatives = np.sort(pairs.log_ratio[own & is_negative])
+        if not len(negatives):
+            continue
+        q = np.searchsorted(negatives, pairs.log_ratio[own], "left") / len(negatives)
+        bins = np.searchsorted(_QUANTILES, q, "right") - 1
+        counts: list[Vector] = [
+            np.bincount(bins[chosen[own]], weights[own & chosen], len(_QUANTILES))[: len(_QUANTILES) - 1].astype(
+                np.float64
+            )
+            for chosen, weights in (
+                (pairs.is_click, np.ones(len(own))),
+                (is_negative, np.full(len(own), scale)),
+                (is_negative, pairs.popularity * (scale / mean_popularity)),
+            )
+        ]
+        groups.append(_Counts(*counts))
+    return groups
 
 
-def _quantile_groups(values: Vector, reference: Vector, n_groups: int) -> NDArray[np.int64]:
-    """Return the group of each value; groups have about equally many of the reference values."""
-    edges = np.unique(np.quantile(reference, np.linspace(0, 1, n_groups + 1)))
-    groups = np.searchsorted(edges, values, "right") - 1
-    return np.asarray(np.clip(groups, 0, max(len(edges) - 2, 0)), dtype=np.int64)
-
-
-def _count_tails(tails: NDArray[np.int64], pairs: LabeledPairs, user_weights: Vector) -> tuple[Vector, Vector, Vector]:
-    """Return clicks, negatives and the mean popularity of the negatives in each tail, with weighted users.
-
-    Negatives are counted as if there were as many of them in all as clicks.
-    """
-    weights, n_tails = user_weights[pairs.users], int(tails.max()) + 1
-
-    def count(is_counted: NDArray[np.bool_], values: Vector) -> Vector:
-        chosen = is_counted & (tails >= 0)
-        return np.asarray(np.bincount(tails[chosen], values[chosen], n_tails), dtype=np.float64)
-
-    clicks, negatives = count(pairs.is_click, weights), count(~pairs.is_click, weights)
-    popularity = count(~pairs.is_click, pairs.popularity * weights) / np.maximum(negatives, 1e-12)
-    scale = float(weights[pairs.is_click].sum()) / max(float(weights[~pairs.is_click].sum()), 1e-12)
-    return clicks, negatives * scale, popularity
-
-
-def _fit_line(clicks: Vector, negatives: Vector, popularity: Vector) -> Vector:
-    """Fit (a, b·mean popularity) by quantile regression on the tails' rates.
-
-    One of the two alone is fitted unless both together fit much better: a small rate of the wrong kind, which may arise
-    by chance, would change the order of many clicks.
-    """
-    is_counted = negatives > 0
-    if not is_counted.any():
-        return np.zeros(2)
-    rates, weights = clicks[is_counted] / negatives[is_counted], np.sqrt(negatives[is_counted])
-    design = np.column_stack([np.ones(len(rates)), popularity[is_counted]])
-    uniform, by_popularity, both = (
-        _quantile_regression(design[:, columns], rates, weights) for columns in ([0], [1], [0, 1])
-    )
-    alone = uniform if uniform[1] <= by_popularity[1] else by_popularity
-    if alone[1] > _MIN_IMPROVEMENT * both[1]:
-        return both[0]
-    return np.append(alone[0], 0) if alone is uniform else np.append(0, alone[0])
-
-
-def _quantile_regression(design: Vector, rates: Vector, weights: Vector) -> tuple[Vector, float]:
-    """Return nonnegative coefficients and the loss, by linear programming."""
-    n, n_coefficients = design.shape
-    cost = np.concatenate([np.zeros(n_coefficients), _LINE_QUANTILE * weights, (1 - _LINE_QUANTILE) * weights])
-    solution = linprog(cost, A_eq=np.hstack([design, np.eye(n), -np.eye(n)]), b_eq=rates, bounds=(0, None))
-    return np.asarray(solution.x[:n_coefficients]), float(solution.fun)
+@njit(cache=True, nogil=True)
+def _profile_likelihood(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    clicks, negatives, popular_negatives, quantiles, powers, popularity_shares, rates
+):
+    """Return models × shares × rates: the log-likelihood with the best c, by expectation-maximization, and χ²."""
+    n_bins, n_powers = len(clicks), len(powers)
+    shapes = np.empty((n_bins, n_powers))
+    for index in range(n_bins):
+        shapes[index] = negatives[index] * ((quantiles[index] + quantiles[index + 1]) / 2) ** powers
+    totals = np.maximum(shapes.sum(axis=0), 1e-12)
+    profile, deviations = np.empty((2, n_powers, len(popularity_shares), len(rates)))
+    start = clicks.sum() / max(negatives.sum(), 1e-12) + 1e-6
+    for model in range(n_powers):
+        for row, share in enumerate(popularity_shares):
+            for column, rate in enumerate(rates):
+                coefficients, updates = np.full(model + 1, start), np.empty(model + 1)
+                for step in range(_N_STEPS + 1):
+                    log_likelihood, deviation = 0.0, 0.0
+                    updates[:] = 0.0
+                    for index in range(n_bins):
+                        noise = rate * ((1 - share) * negatives[index] + share * popular_negatives[index])
+                        expected = noise + 1e-9
+                        for power in range(model + 1):
+                            expected += shapes[index, power] * coefficients[power]
+                        for power in range(model + 1):
+                            updates[power] += shapes[index, power] * clicks[index] / expected
+                        if step == _N_STEPS:
+                            log_likelihood += clicks[index] * np.log(expected) - expected
+                            deviation += (clicks[index] - expected) ** 2 / max(expected, 0.5)
+                    if step < _N_STEPS:
+                        for power in range(model + 1):
+                            coefficients[power] *= updates[power] / totals[power]
+                profile[model, row, column], deviations[model, row, column] = log_likelihood, deviation
+    return profile, deviations

@@ -57,7 +57,9 @@ class PairScores(NamedTuple):
         """Percentile rank of each pair, averaged over the base models."""
         return np.asarray(self.percentile_ranks.mean(axis=0))
 
-    def to_features(self, user_ranks: list[Column], activity_rank: Column) -> PairFeatures:
+    def to_features(
+        self, user_ranks: list[Column], activity_rank: Column, cooccurrence: FeatureMatrix | None = None
+    ) -> PairFeatures:
         """Combine scores and ranks into features.
 
         Parameters
@@ -66,16 +68,25 @@ class PairScores(NamedTuple):
             Result of `ReferenceClicks.rank_among_user_clicks`.
         activity_rank : array
             Result of `ReferenceClicks.rank_among_item_users`.
+        cooccurrence : array, pairs × features, optional
+            Result of `compute_cooccurrence`.
 
         Returns
         -------
         PairFeatures
-            With columns for the log-odds of the percentile ranks, the plan values, the given ranks and log(1 +
-            popularity).
+            With columns for the co-occurrence features, the log-odds of the percentile ranks, the plan values, the
+            given ranks and log(1 + popularity).
         """
         ranks = self.percentile_ranks.astype(np.float64)
         rank_log_odds = np.log(ranks) - np.log1p(-ranks)
-        columns = [*rank_log_odds, *self.plan_values, *user_ranks, activity_rank, np.log1p(self.popularity)]
+        columns = [
+            *(() if cooccurrence is None else cooccurrence.T),
+            *rank_log_odds,
+            *self.plan_values,
+            *user_ranks,
+            activity_rank,
+            np.log1p(self.popularity),
+        ]
         return PairFeatures(np.column_stack(columns), self.popularity.astype(np.float64), self.is_cold)
 
 

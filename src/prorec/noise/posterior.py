@@ -10,10 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from prorec.noise.density_ratio import DensityRatio, fit_density_ratio, logistic
-from prorec.noise.noise_rate import LabeledPairs, NoiseRateEstimate, NoiseRateLine, Vector, estimate_by_tails
+from prorec.noise.density_ratio import DensityRatio, OutOfUserRatio, fit_density_ratio, logistic
+from prorec.noise.identifiability import restrict_to_identified
+from prorec.noise.noise_rate import LabeledPairs, NoiseRateEstimate, NoiseRateLine, Vector, estimate_noise_rate
 from prorec.noise.pair_features import PairFeatures
-from prorec.noise.storey_estimator import choose_noise_rate, estimate_by_lower_half
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -53,7 +53,10 @@ class NoisePosterior:
         array
         """
         log_ratio = _log_ratio(self.density_ratio, self.cold_density_ratio, features)
-        return calibrate(_log_local_fdr(self.noise_rate_line, log_ratio, features.popularity), self.calibration)
+        log_fdr = _log_local_fdr(self.noise_rate_line, log_ratio, features.popularity)
+        probability = calibrate(log_fdr, self.calibration)
+        # Popularity alone does not show that there is any noise among the only clicks of users.
+        return np.where(features.is_cold, probability / 2, probability)
 
     def to_arrays(self) -> Arrays:
         """Return all numbers as arrays by name, for saving; `from_arrays` reads them."""
@@ -73,16 +76,14 @@ class NoisePosterior:
             DensityRatio(*(arrays[f"{name}.{each.name}"] for each in fields(DensityRatio))) for name in _RATIO_NAMES
         )
         numbers = arrays["noise_rate"].tolist()
-        line, rate = NoiseRateLine(*numbers[:3]), NoiseRateEstimate(*numbers[3:])
+        estimate, low, high, is_identified = numbers[3:]
+        line = NoiseRateLine(*numbers[:3])
+        rate = NoiseRateEstimate(estimate, low, high, is_identified=bool(is_identified))
         return cls(ratio, cold_ratio, line, rate, arrays["calibration"])
 
 
 def fit_posterior(
-    features: PairFeatures,
-    users: NDArray[np.int32],
-    is_click: NDArray[np.bool_],
-    activity: Vector,
-    rng: np.random.Generator,
+    features: PairFeatures, users: NDArray[np.integer], is_click: NDArray[np.bool_], out_of_user: OutOfUserRatio
 ) -> NoisePosterior:
     """Fit the density ratio, the noise rate and the calibration to clicks and negatives.
 
@@ -94,28 +95,40 @@ def fit_posterior(
         Row of each pair's user.
     is_click : array of bool
         Whether each pair is a click; the others are negatives.
-    activity : array
-        Number of interactions of each user.
-    rng : numpy.random.Generator
-        Generator for the intervals of the noise rate.
+    out_of_user : OutOfUserRatio
+        Density ratio of the same pairs that gives their ranks for the noise rate.
 
     Returns
     -------
     NoisePosterior
     """
-    is_warm = ~features.is_cold
-    if not (is_click[is_warm].any() and (~is_click[is_warm]).any()):
-        is_warm = np.ones_like(is_warm)
+    is_warm = select_warm(features, is_click)
     ratio = fit_density_ratio(features.matrix[is_warm], is_click[is_warm])
     cold_ratio = fit_density_ratio(features.matrix[:, -1:], is_click)
+    pairs = label_pairs(features, users, is_click, out_of_user)
+    line, noise_rate = restrict_to_identified(pairs, *estimate_noise_rate(pairs))
     log_ratio = _log_ratio(ratio, cold_ratio, features)
-    tails = estimate_by_tails(LabeledPairs(log_ratio, features.popularity, users, is_click), activity, rng)
-    storey = estimate_by_lower_half(features.matrix[is_warm], users[is_warm], is_click[is_warm], rng)
-    line, noise_rate = choose_noise_rate(*tails, storey)
     log_fdr = _log_local_fdr(line, log_ratio, features.popularity)
     expected_noise = line.at(features.popularity[~is_click]) * is_click.sum() / np.count_nonzero(~is_click)
     calibration = fit_calibration(log_fdr[is_click], log_fdr[~is_click], expected_noise)
     return NoisePosterior(ratio, cold_ratio, line, noise_rate, calibration)
+
+
+def select_warm(features: PairFeatures, is_click: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return whether more than popularity is known of each pair; all pairs are chosen if it is of too few."""
+    is_warm = ~features.is_cold
+    if is_click[is_warm].any() and (~is_click[is_warm]).any():
+        return is_warm
+    return np.ones_like(is_warm)
+
+
+def label_pairs(
+    features: PairFeatures, users: NDArray[np.integer], is_click: NDArray[np.bool_], out_of_user: OutOfUserRatio
+) -> LabeledPairs:
+    """Return the pairs of which more than popularity is known, with their out-of-user log ratios."""
+    is_warm = select_warm(features, is_click)
+    log_ratio = out_of_user.log_ratio(features.matrix[is_warm], users[is_warm])
+    return LabeledPairs(log_ratio, features.popularity[is_warm], is_click[is_warm])
 
 
 def fit_calibration(clicks: Vector, negatives: Vector, expected_noise: Vector) -> Vector:

@@ -12,8 +12,6 @@ from prorec.report.formatting import format_change, format_count, format_duratio
 from prorec.report.gain import Gain
 from prorec.report.row_selection import RowSelection
 
-_SMALL_LOG = 20_000  # on smaller logs the noise rate was estimated as low as 0% of 16% (docs/noise.md)
-
 
 @dataclass(frozen=True)
 class Card:
@@ -68,10 +66,11 @@ def _make_noise_card(findings: Findings) -> Card:
     rate = findings.noise_rate
     if rate is None:
         return Card("Noise rate", "not estimated", "the estimate needs cross-fitting (--noise-method cross-fit)")
+    if not rate.is_identified:
+        note = "popularity explains most clicks of this log, so that noise on popular items looks like genuine clicks"
+        return Card("Noise rate, upper bound", f"at most {format_percent(rate.high)}", note)
     interval = f"95% interval {format_percent(rate.low)} to {format_percent(rate.high)}"
     note = f"share of clicks that might as well be random; {interval}"
-    if len(findings.interactions) < _SMALL_LOG:
-        note += "; on a log this small the estimate is often too low"
     return Card("Noise rate, estimated", format_percent(rate.estimate), note)
 
 
@@ -80,7 +79,7 @@ def _make_flag_card(findings: Findings) -> Card:
     if not n_flagged:
         return Card("Flagged", "0", _explain_no_flags(findings))
     if findings.is_calibrated:
-        rule = f"about {format_percent(findings.fdr)} of the flags may be wrong"
+        rule = f"at most about {format_percent(findings.fdr)} of the flags should be wrong"
     else:
         rule = f"at most {format_percent(findings.flag_fraction)}, without ties: clicks to look at, not a verdict"
     n_users = len(np.unique(findings.interactions.user_codes[findings.flagged]))
@@ -90,11 +89,14 @@ def _make_flag_card(findings: Findings) -> Card:
 
 def _explain_no_flags(findings: Findings) -> str:
     """Return the reason why nothing is flagged, and the smallest larger `fdr` that would flag something."""
-    if not findings.is_calibrated:
+    if findings.noise_rate is None:
         return "the log is too small to tell suspicious clicks from others"
-    reason = f"no group of clicks is estimated to be at least {format_percent(1 - findings.fdr)} noise"
+    if not findings.noise_rate.is_identified:
+        return "this log cannot tell its noise"
+    lowered = findings.noise_probability * findings.noise_rate.low_ratio
+    reason = f"no group of clicks is surely at least {format_percent(1 - findings.fdr)} noise"
     for fdr in (0.2, 0.3, 0.4, 0.5):
-        n_flagged = int(flag_interactions(findings.noise_probability, fdr=fdr).sum())
+        n_flagged = int(flag_interactions(lowered, fdr=fdr).sum())
         if fdr > findings.fdr and n_flagged:
             return f"{reason}; --fdr {fdr:g} would flag {n_flagged:,}"
     return reason

@@ -25,6 +25,7 @@ from prorec.engines.spark.spark_result import RunSize
 from prorec.engines.spark.task_arrays import ArrayBroadcast
 from prorec.engines.spark.work_directory import WorkDirectory
 from prorec.noise.cross_fitting import MAX_TRAINING_CLICKS, NO_NEGATIVES
+from prorec.noise.density_ratio import fit_out_of_user_ratio
 from prorec.noise.noise_rate import NoiseRateEstimate
 from prorec.noise.posterior import NoisePosterior, fit_posterior
 
@@ -221,9 +222,9 @@ def _fit_posterior(features: DataFrame, seed: int) -> dict[str, Any]:
     pair_features = tasks.read_features(rows.combine_chunks().to_batches()[0])
     # Rows arrive in any order, on which sums must not depend. A negative may be there twice, with other features.
     order = np.lexsort((*pair_features.matrix.T, rows["item"].to_numpy(), ~is_click, users))
-    _, first, positions = np.unique(users[order], return_index=True, return_inverse=True)
-    activity = rows["activity"].to_numpy()[order][first].astype(np.float64)
-    posterior = fit_posterior(
-        pair_features.at(order), positions.astype(np.int32), is_click[order], activity, make_generator(seed)
-    )
+    _, positions = np.unique(users[order], return_inverse=True)
+    pair_features, is_click = pair_features.at(order), is_click[order]
+    n_users, rng = int(positions.max()) + 1, make_generator(seed)
+    out_of_user = fit_out_of_user_ratio(pair_features.matrix, positions, is_click, n_users, rng)
+    posterior = fit_posterior(pair_features, positions, is_click, out_of_user)
     return {name: array.tolist() for name, array in posterior.to_arrays().items()}

@@ -368,7 +368,8 @@ class SparkRun:
         settings = self.settings
         if self.cross_fit_result is not None:
             probabilities = self.cross_fit_result.pairs.select("noise_probability")
-            return find_cutoff(probabilities, lambda n, n_wrong: keeps_fdr(n, n_wrong, settings.fdr))
+            low_ratio = self.cross_fit_result.noise_rate.low_ratio
+            return find_cutoff(probabilities, lambda n, n_wrong: keeps_fdr(n, n_wrong, settings.fdr, low_ratio))
         limit = int(settings.flag_fraction * self.size.pairs)
         probabilities = self.matched.select(F.explode("noise_probabilities").alias("noise_probability"))
         return find_cutoff(probabilities, lambda n, n_wrong: n <= limit)

@@ -1,0 +1,161 @@
+"""Test whether a log can tell its noise, and measure by injection what flags on this very log are worth.
+
+Noise that falls on items in proportion to their popularity can be told from true clicks only by what is known beyond
+popularity. Where only popularity separates clicks from negatives, a true click on a popular item and such noise look
+the same: every click on a popular item may be noise, and the estimate of `noise_rate.py` is an upper bound. That is so
+for logs in which most users have one or two clicks.
+
+The test is the AUC of clicks against negatives of the same popularity. It was .71 or more in MovieLens, AMusic, AToy,
+the cinema and Gowalla with up to 20% of noise, where flags are right. It was .68 or less in the same logs cut into
+histories of two clicks each, and in purchase logs made by popularity, where they would be wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from prorec.noise.noise_rate import LabeledPairs, NoiseRateEstimate, NoiseRateLine, Vector, estimate_noise_rate
+
+MIN_AUC = 0.7
+"""AUC of clicks against negatives of the same popularity, below which a log cannot tell its noise. More than a third of
+noise also brings it below, because noise counts as half right."""
+InjectedKind = Literal["uniform", "popularity"]
+INJECTED_KINDS: tuple[InjectedKind, ...] = ("uniform", "popularity")
+"""Kinds of noise that are injected: on all items alike, and in proportion to popularity."""
+_MAX_STRATA, _MIN_PAIRS = 30, 20
+
+
+@dataclass(frozen=True)
+class InjectionCheck:
+    """Results of injecting a little noise into the log itself."""
+
+    kind: InjectedKind
+    """Kind of the noise."""
+    auroc: float
+    """AUROC of the injected noise against the clicks of the log."""
+    injected: float
+    """Share of the injected clicks among all."""
+    estimated: float
+    """Rise of the estimated noise rate."""
+
+
+def match_by_popularity(pairs: LabeledPairs) -> float:
+    """Return the AUC of clicks against negatives of about the same popularity.
+
+    Parameters
+    ----------
+    pairs : LabeledPairs
+        Clicks and negatives.
+
+    Returns
+    -------
+    float
+        Mean over strata of popularity, weighted by their clicks; ½ if no stratum has enough pairs.
+
+    Examples
+    --------
+    Popularity tells clicks from negatives, and nothing else does:
+
+    >>> popularity = np.repeat([1.0, 9.0], 100)
+    >>> is_click = np.concatenate([np.arange(100) < 20, np.arange(100) < 80])
+    >>> match_by_popularity(LabeledPairs(np.log(popularity), popularity, is_click))
+    0.5
+    """
+    values = np.unique(pairs.popularity[pairs.is_click])
+    if len(values) > _MAX_STRATA:
+        values = np.unique(np.quantile(pairs.popularity[pairs.is_click], np.linspace(0, 1, _MAX_STRATA + 1)[:-1]))
+    stratum = np.searchsorted(values, pairs.popularity, "right")
+    total, weight = 0.0, 0
+    for own in (stratum == number for number in np.unique(stratum)):
+        n_clicks = int(pairs.is_click[own].sum())
+        n_negatives = int(own.sum()) - n_clicks
+        if min(n_clicks, n_negatives) >= _MIN_PAIRS:
+            total += n_clicks * _auc(pairs.log_ratio[own], pairs.is_click[own])
+            weight += n_clicks
+    return total / weight if weight else 0.5
+
+
+def restrict_to_identified(
+    pairs: LabeledPairs, line: NoiseRateLine, noise_rate: NoiseRateEstimate
+) -> tuple[NoiseRateLine, NoiseRateEstimate]:
+    """Replace the estimate by an upper bound if the log cannot tell its noise.
+
+    Then nothing speaks for one noise rate below the bound rather than another. The line is the mean over these rates
+    for noise that falls on all items alike. The other kind would take every popular item for noise.
+
+    Parameters
+    ----------
+    pairs : LabeledPairs
+        Clicks and negatives.
+    line, noise_rate : NoiseRateLine, NoiseRateEstimate
+        Results of `estimate_noise_rate`.
+
+    Returns
+    -------
+    NoiseRateLine, NoiseRateEstimate
+        The same, if the log can tell its noise.
+    """
+    if match_by_popularity(pairs) >= MIN_AUC:
+        return line, noise_rate
+    _, uniform = estimate_noise_rate(pairs, only_uniform=True)
+    mean, high = uniform.high / 2, max(noise_rate.high, uniform.high)
+    return NoiseRateLine(mean, 0.0, line.mean_popularity), NoiseRateEstimate(mean, 0.0, high, is_identified=False)
+
+
+def inject_into_pairs(
+    pairs: LabeledPairs, noise_rate: NoiseRateEstimate, rng: np.random.Generator, ratio: float = 0.1
+) -> list[InjectionCheck]:
+    """Add some negatives to the clicks, as if they were noise in the log, and measure whether they are found.
+
+    A negative is scored by models that were not trained on it, and so is a noisy click. So a negative among the clicks
+    is the same as noise injected into the log, but for its small influence on the models.
+
+    Parameters
+    ----------
+    pairs : LabeledPairs
+        Clicks and negatives.
+    noise_rate : NoiseRateEstimate
+        Estimate without injection.
+    rng : numpy.random.Generator
+        Generator of the choice.
+    ratio : float, default 0.1
+        Number of injected clicks for each click.
+
+    Returns
+    -------
+    list of InjectionCheck
+        For each kind of noise.
+    """
+    negatives, n_clicks = np.flatnonzero(~pairs.is_click), int(pairs.is_click.sum())
+    n_injected = max(1, round(ratio * n_clicks))
+    share = n_injected / (n_clicks + n_injected)
+    mean_popularity = max(float(pairs.popularity[negatives].mean()), 1e-12)
+    checks = []
+    for kind in INJECTED_KINDS:
+        relative = np.ones(len(pairs.is_click)) if kind == "uniform" else pairs.popularity / mean_popularity
+        density = relative[negatives] + 1e-9
+        injected = rng.choice(negatives, n_injected, p=density / density.sum())
+        positions = np.append(np.arange(len(relative)), injected)
+        # The density ratio of the clicks with the injected ones among them.
+        added = n_injected / n_clicks
+        log_ratio = (np.log(np.exp(pairs.log_ratio) + added * relative + 1e-300) - np.log1p(added))[positions]
+        is_click = np.append(pairs.is_click, np.ones(n_injected, dtype=bool))
+        popularity = pairs.popularity[positions]
+        line, estimate = estimate_noise_rate(LabeledPairs(log_ratio, popularity, is_click))
+        noise_score = np.log(np.maximum(line.at(popularity), 1e-12)) - log_ratio
+        is_injected = np.arange(len(positions)) >= len(relative)
+        rise = estimate.estimate - noise_rate.estimate * (1 - share)
+        checks.append(InjectionCheck(kind, _auc(noise_score[is_click], is_injected[is_click]), share, rise))
+    return checks
+
+
+def _auc(values: Vector, label: NDArray[np.bool_]) -> float:
+    """Return the area under the ROC curve."""
+    n_true = int(label.sum())
+    n_false = len(label) - n_true
+    return float((rankdata(values)[label].sum() - n_true * (n_true + 1) / 2) / (n_true * n_false))
