@@ -17,6 +17,7 @@ from scipy.sparse import csr_array, sparray, spmatrix
 
 from prorec._core.checks import check_float
 from prorec._core.errors import DataWarning, InputError
+from prorec.interactions.arrow_types import use_plain_type
 from prorec.interactions.assembly import Assembly, assemble_matrix
 from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns, parse_numbers, parse_times
 from prorec.interactions.ids import Ids, check_ids, encode_ids, find_positions, take_ids
@@ -173,6 +174,8 @@ class Interactions:
     @classmethod
     def _assemble(cls, columns: dict[str, pa.ChunkedArray], duplicates: str) -> tuple[Interactions, Assembly]:
         pa.default_memory_pool().release_unused()  # Arrow keeps memory that it no longer uses
+        for role in columns:
+            columns[role] = use_plain_type(columns[role], role)
         with ThreadPoolExecutor(2) as pool:
             encoding = [pool.submit(encode_ids, columns.pop(role), role) for role in ("user", "item")]
             (users, user_codes), (items, item_codes) = [task.result() for task in encoding]
