@@ -24,6 +24,7 @@ from prorec.interactions import Interactions
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
 from prorec.models.wrap import wrap
+from prorec.transport.backend import Precision
 from prorec.transport.gamma import estimate_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
 from prorec.transport.thresholds import Matching, digest_pairs
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_MAX_SINGLE_BETA = 1000.0
+"""Largest β with a plan in single precision. Its rounding, which depends on the size of the blocks, is a few 1e-6 of a
+row share; a weight changes by up to β/4 times that."""
 _MAX_SHARE = 1.001
 """Largest row share that rounding may give."""
 
@@ -175,7 +179,10 @@ class DenoisingRun:
         }
         device, memory = self.settings.device, self.settings.memory
         solve = solvers[self.settings.transport]
-        return solve(scores, self.marginals, gamma, device=device, memory=memory, progress=self.progress)
+        precision: Precision = "double" if self.settings.beta > _MAX_SINGLE_BETA else "high"
+        return solve(
+            scores, self.marginals, gamma, device=device, precision=precision, memory=memory, progress=self.progress
+        )
 
     def _refit(self) -> None:
         """Take step 1 of Algorithm 1 on the new weights, which finishes the round."""
