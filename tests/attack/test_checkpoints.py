@@ -94,3 +94,13 @@ def test_a_pipe_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "round.npz").symlink_to("/dev/zero")
     with pytest.raises(InputError, match="a regular file is required here"):
         ProRec(WRMF(rank=3, sweeps=1)).fit(clicks(), checkpoint=tmp_path)
+
+
+def test_a_link_is_no_file_of_trials(tmp_path: Path) -> None:
+    parts = prorec.split_by_user(clicks(), (0.7, 0.3), seed=0)
+    prorec.tune(WRMF(rank=2, sweeps=1), parts.train, parts.test, {"rank": (2,)}, folder=tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"not a file of trials: .*a symbolic link"):
+        prorec.tune(WRMF(rank=2, sweeps=1), parts.train, parts.test, {"rank": (2,)}, folder=tmp_path)

@@ -21,7 +21,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ArrayRule:
-    """What an array must be."""
+    """Type, shape and values that an array must have."""
 
     shape: tuple[int | str, ...]
     """Length of each dimension. A text stands for a length that is the same wherever the text is used."""

@@ -49,13 +49,15 @@ def as_coo(matrix: Any) -> coo_array:
     return entries
 
 
-def check_compressed(matrix: Any) -> None:
+def check_compressed(matrix: Any, name: str = "matrix") -> None:
     """Refuse a compressed sparse matrix whose arrays do not fit together, before compiled code reads them.
 
     Parameters
     ----------
     matrix : sparse matrix
         In the layout csr, csc or bsr. Its indices may be in any order, and may repeat.
+    name : str, default "matrix"
+        Name of the argument, for the message.
 
     Raises
     ------
@@ -68,22 +70,23 @@ def check_compressed(matrix: Any) -> None:
     >>> matrix.indices[1] = 5
     >>> check_compressed(matrix)
     Traceback (most recent call last):
-    prorec._core.errors.InputError: indices must be from 0 to 1; one is 5. Make the matrix again from its entries
+    prorec._core.errors.InputError: matrix: indices must be from 0 to 1; one is 5. Make the matrix again
     """
     n_rows, n_columns = matrix.shape if matrix.format != "csc" else matrix.shape[::-1]
     if matrix.format == "bsr":
         n_rows, n_columns = n_rows // matrix.blocksize[0], n_columns // matrix.blocksize[1]
     indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
-    for name, array in (("indptr", indptr), ("indices", indices)):
+    for part, array in (("indptr", indptr), ("indices", indices)):
         if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
-            raise InputError(f"{name} must be whole numbers in one dimension. {_AGAIN}")
+            raise InputError(f"{name}: {part} must be whole numbers in one dimension. {_AGAIN}")
     if not isinstance(data, np.ndarray) or len(data) != len(indices):
-        raise InputError(f"the matrix must have as many values as indices, {len(indices)}. {_AGAIN}")
+        raise InputError(f"{name} must have as many values as indices, {len(indices)}. {_AGAIN}")
     if len(indptr) != n_rows + 1 or indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
         raise InputError(
-            f"indptr must be {n_rows + 1} numbers that rise from 0 to {len(indices)}, the number of entries. {_AGAIN}"
+            f"{name}: indptr must be {n_rows + 1} numbers that rise from 0 to {len(indices)}, the number of entries. "
+            f"{_AGAIN}"
         )
-    _check_positions("indices", indices, n_columns)
+    _check_positions(f"{name}: indices", indices, n_columns)
 
 
 def is_sorted(matrix: csr_array) -> bool:
@@ -101,7 +104,7 @@ def _check_positions(name: str, positions: NDArray[Any], length: int) -> None:
         raise InputError(f"{name} must be from 0 to {length - 1}; one is {outside}. {_AGAIN}")
 
 
-_AGAIN = "Make the matrix again from its entries"
+_AGAIN = "Make the matrix again"
 
 
 def union(first: csr_array | None, second: csr_array) -> csr_array:
