@@ -246,6 +246,14 @@ def test_folders_without_a_whole_model_are_refused(tmp_path: Path) -> None:
         load(folder)
 
 
+def test_arrays_without_a_rule_are_not_saved(tmp_path: Path) -> None:
+    model = SVD(rank=2).fit(clicks())
+    model.arrays_["extra"] = np.ones(3, dtype=np.float32)
+    with pytest.raises(InputError, match=r"'extra' is not one of its arrays, .*let SVD\.array_rules say what it has"):
+        model.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_saving_leaves_other_files_alone(tmp_path: Path) -> None:
     (tmp_path / "arrays-mine.npz").write_bytes(b"mine")
     for _ in range(2):

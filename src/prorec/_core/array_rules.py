@@ -35,7 +35,9 @@ class ArrayRule:
     """Whether the array may be missing."""
 
 
-def check_arrays(arrays: Mapping[str, NDArray[Any]], rules: Mapping[str, ArrayRule], subject: str) -> None:
+def check_arrays(
+    arrays: Mapping[str, NDArray[Any]], rules: Mapping[str, ArrayRule], subject: str, remedy: str = "save it again"
+) -> None:
     """Refuse arrays that break a rule.
 
     Parameters
@@ -46,6 +48,8 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]], rules: Mapping[str, ArrayRu
         Rule of each array. An array without a rule is refused.
     subject : str
         What the arrays belong to, for the message, such as "the model".
+    remedy : str, default "save it again"
+        What the reader of the message can do.
 
     Raises
     ------
@@ -59,16 +63,18 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]], rules: Mapping[str, ArrayRu
     lengths: dict[str, int] = {}
     for name, rule in rules.items():
         if name in arrays:
-            _check_array(name, arrays[name], rule, lengths, subject)
+            _check_array(name, arrays[name], rule, lengths, subject, remedy)
         elif not rule.is_optional:
-            raise DamagedFileError(f"{subject} is incomplete or damaged: {name} is missing; save it again")
+            raise DamagedFileError(f"{subject} is incomplete or damaged: {name} is missing; {remedy}")
     if unknown := sorted(arrays.keys() - rules.keys()):
         raise DamagedFileError(
-            f"{subject} is damaged: {unknown[0]!r} is not one of its arrays, {', '.join(rules)}; save it again"
+            f"{subject} is damaged: {unknown[0]!r} is not one of its arrays, {', '.join(rules)}; {remedy}"
         )
 
 
-def _check_array(name: str, array: NDArray[Any], rule: ArrayRule, lengths: dict[str, int], subject: str) -> None:
+def _check_array(
+    name: str, array: NDArray[Any], rule: ArrayRule, lengths: dict[str, int], subject: str, remedy: str
+) -> None:
     is_of_shape = array.ndim == len(rule.shape) and all(
         length == (lengths.setdefault(wanted, length) if isinstance(wanted, str) else wanted)
         for length, wanted in zip(array.shape, rule.shape, strict=True)
@@ -77,7 +83,7 @@ def _check_array(name: str, array: NDArray[Any], rule: ArrayRule, lengths: dict[
         shape = ", ".join(str(lengths.get(each, each) if isinstance(each, str) else each) for each in rule.shape)
         raise DamagedFileError(
             f"{subject} is incomplete or damaged: {name} is {array.dtype} of shape {array.shape}, but must be "
-            f"{rule.dtype} of shape ({shape}); save it again"
+            f"{rule.dtype} of shape ({shape}); {remedy}"
         )
     if not array.size:
         return
@@ -87,5 +93,5 @@ def _check_array(name: str, array: NDArray[Any], rule: ArrayRule, lengths: dict[
     if not (np.isfinite(low) and np.isfinite(high) and rule.minimum <= low and high <= maximum):
         raise DamagedFileError(
             f"{subject} is damaged: {name} has values from {low:g} to {high:g}, but they must be finite and from "
-            f"{rule.minimum:g} to {maximum:g}; save it again"
+            f"{rule.minimum:g} to {maximum:g}; {remedy}"
         )

@@ -439,7 +439,8 @@ class Model(Estimator):
             If the folder cannot be written, or if an array of the model is not as `array_rules` says.
         """
         arrays = self._fitted()
-        check_arrays(arrays, self.array_rules(self.interactions_.matrix.shape), f"this {type(self).__name__}")
+        rules, name = self.array_rules(self.interactions_.matrix.shape), type(self).__name__
+        check_arrays(arrays, rules, f"this {name}", f"fit it again, or let {name}.array_rules say what it has")
         write_model(as_path(folder), **self.describe(), arrays=arrays, interactions=self.interactions_)
 
     def describe(self) -> dict[str, Any]:
