@@ -168,7 +168,8 @@ def _served(tmp_path: Path, files: dict[str, bytes], digest: str | None = None) 
         for name, content in files.items():
             zipped.writestr(f"ml-100k/{name}", content)
     digests = {name: f"sha256:{digest or hashlib.sha256(content).hexdigest()}" for name, content in files.items()}
-    return replace(DATASETS["ml-100k"], files=digests)
+    archive_digest = f"sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}"
+    return replace(DATASETS["ml-100k"], files=digests, archive_digest=archive_digest)
 
 
 def test_an_archive_is_unpacked_and_checked(no_data: Path, tmp_path: Path) -> None:

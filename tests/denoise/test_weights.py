@@ -10,6 +10,7 @@ import ot
 import pytest
 import torch
 from implicit.cpu.als import AlternatingLeastSquares
+from scipy.sparse import csr_array
 from scipy.special import expit
 
 from prorec import InputError, Interactions, ProRec
@@ -151,3 +152,16 @@ def test_users_and_items_without_interactions() -> None:
     denoiser = ProRec(NCE(rank=3)).fit(data)
     assert np.isfinite(denoiser.weights_.data).all()
     assert denoiser.recommend(data.users[-1:], k=3).item_positions.shape == (1, 3)
+
+
+@pytest.mark.parametrize("transport", ["relaxed", "sinkhorn"])
+@pytest.mark.parametrize("beta", [1e6, 1e9])
+def test_a_steep_step_does_not_depend_on_the_size_of_blocks(beta: float, transport: Any) -> None:
+    """Rounding that differs between blocks decides on which side of the threshold equal items are."""
+    data = clicks().matrix.toarray()
+    matrix = csr_array(np.hstack([data, data[:, :15]]))  # half of the items have a twin
+    denoiser = ProRec(WRMF(rank=4), beta=beta, transport=transport)
+    expected = denoiser.fit(matrix, refit=False).weights_.data
+    for memory in (96.0 * 45, 300.0 * 45, 900.0 * 45):  # from one user in a block on
+        weights = denoiser.set_params(memory=memory).fit(matrix, refit=False).weights_.data
+        np.testing.assert_allclose(weights, expected, atol=1e-6)

@@ -74,7 +74,7 @@ def test_trials_are_kept_and_not_run_again(tmp_path: Path, monkeypatch: pytest.M
     # Trials on other parts are kept in another file.
     prorec.tune(SVD(), PARTS.train, PARTS.test, grid, folder=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
-    for content in ("{", "5", "[1]", "[{}]"):
+    for content in ("{", "5", "[1]", "[{}]", "[" * 100_000):
         for path in tmp_path.iterdir():
             path.write_text(content)
         with pytest.raises(InputError, match="not a file of trials"):

@@ -105,6 +105,18 @@ def test_wrmf_lowers_its_objective() -> None:
     assert values[0] > values[1] > values[2]
 
 
+@pytest.mark.parametrize("regularization", [0, 1e-20])
+@pytest.mark.parametrize("weight", [1e-45, 1e-30, 1e-10, 1e-4])
+def test_wrmf_of_tiny_numbers(weight: float, regularization: float) -> None:
+    matrix = csr_array((np.random.default_rng(0).random((6, 5)) < 0.5) * np.float32(weight))
+    for alpha in (0, 1.0):
+        model = WRMF(rank=3, alpha=alpha, regularization=regularization, sweeps=5).fit(matrix)
+        scores = all_scores(model)
+        assert np.isfinite(scores).all()
+        assert np.abs(scores).max() <= 2 * weight, "targets are at most (1 + α)·weight"
+        assert np.isfinite(model.encode_users(matrix)).all()
+
+
 def test_results_that_are_not_finite_are_refused() -> None:
     with pytest.raises(InputError, match=r"WRMF must be finite.*less extreme parameters"):
         WRMF(rank=5, alpha=1e30).fit(clicks())

@@ -64,7 +64,7 @@ def test_no_interactions() -> None:
         Marginals.popularity(csr_array(np.array([[1.0, -1.0], [3.0, 1.0]])))
     broken = csr_array(np.eye(3))
     broken.indices[0] = 99
-    with pytest.raises(InputError, match="column numbers outside 0 to 2"):
+    with pytest.raises(InputError, match="matrix: indices must be from 0 to 2; one is 99"):
         Marginals.popularity(broken)
     assert Marginals.popularity(csr_array(np.eye(2, dtype=np.longdouble))).items.tolist() == [0.5, 0.5]
     for nonsense in (None, "abc", [["a"]], np.array([[1j]])):

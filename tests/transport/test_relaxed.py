@@ -406,7 +406,11 @@ def test_bad_arguments_of_plan_methods() -> None:
             plan.match(nonsense)
     broken = problem.observed.copy()
     broken.indices[0] = 9
-    with pytest.raises(InputError, match="column numbers outside 0 to 3"):
+    with pytest.raises(InputError, match="observed: indices must be from 0 to 3; one is 9"):
+        plan.match(broken)
+    broken = problem.observed.copy()
+    broken.indptr[-1] = 10**6
+    with pytest.raises(InputError, match="index pointer"):
         plan.match(broken)
     with pytest.raises(InputError, match=r"\(5, 4\); got \(4, 5\)"):
         plan.match(csr_array((4, 5)))

@@ -1,13 +1,15 @@
-"""Paths, errors that name their file, and atomic writes."""
+"""Paths, errors that name their file, regular files only, and atomic writes."""
 
 from __future__ import annotations
 
 import errno
+import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError, RowError
@@ -76,6 +78,75 @@ def prefix_errors(path: Path) -> Iterator[None]:
         if error.errno not in _BAD_PATH:
             raise
         raise InputError(f"{path}: {error.strerror}") from error
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[BinaryIO]:
+    """Open a regular file for reading; nothing that could lead elsewhere, wait or never end.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Links among the folders above it are followed.
+
+    Yields
+    ------
+    file
+        Its bytes.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    InputError
+        If it is a folder, a symbolic link, a pipe, a socket or a device.
+    """
+    _check_regular(path.lstat().st_mode)
+    # The file may be replaced between the check and here: no link is followed, and a pipe does not wait.
+    flags = [getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")]
+    with os.fdopen(os.open(path, os.O_RDONLY | sum(flags)), "rb") as file:
+        _check_regular(os.fstat(file.fileno()).st_mode)
+        yield file
+
+
+def read_small_text(path: Path, max_bytes: int) -> str:
+    """Return the content of a regular text file, if it is not too large.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    max_bytes : int
+        Largest size that is read.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    InputError
+        If it is not a regular file, is larger, or is not UTF-8.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > max_bytes:
+            raise InputError(f"{path.name} must have at most {max_bytes:,} bytes; it has {size:,}")
+        content = file.read(size)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name} must be text in UTF-8, but is not ({error.reason})") from None
+
+
+def _check_regular(mode: int) -> None:
+    """Raise InputError unless the mode is that of a regular file."""
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a pipe"}
+        found = kinds.get(stat.S_IFMT(mode), "a device or a socket")
+        raise InputError(f"a regular file is required here, but this is {found}; copy the file itself here")
 
 
 @contextmanager

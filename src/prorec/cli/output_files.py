@@ -194,10 +194,11 @@ class WorkDirectory:
         Raises
         ------
         InputError
-            If another run uses the folder.
+            If another run uses the folder, or it has links, pipes or devices in it, which no run makes.
         """
         with prefix_errors(self.path):
             self.path.mkdir(exist_ok=True)
+            self._refuse_links()
             with (self.path / "lock").open("w") as lock:
                 _lock(lock, self.out)
                 if not resume:
@@ -213,6 +214,15 @@ class WorkDirectory:
                         print_plain(Console(stderr=True), "Interrupted. Pass --resume to continue from here.")
                     raise
                 shutil.rmtree(self.path)
+
+    def _refuse_links(self) -> None:
+        """Refuse a folder that would lead the run to files of others."""
+        for path in (self.path, *self.path.iterdir()):
+            if path.is_symlink() or not (path.is_dir() or path.is_file()):
+                raise InputError(
+                    f"a work folder has only folders and regular files; {path.name} is a link, a pipe or a device. "
+                    "Remove it"
+                )
 
 
 def _lock(file: IO[str], out: str) -> None:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from prorec._core.errors import InputError, RowError
 from prorec.data.formats import is_gzipped, open_decompressed
+from prorec.interactions.arrow_types import use_plain_type
 from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns
 
 
@@ -112,6 +113,8 @@ class ParquetFile:
     def _read_table(self, names: list[str] | None) -> pa.Table:
         with _explain_errors(), pq.ParquetFile(self._source) as file:
             table = file.read(columns=names)
+            columns = map(use_plain_type, table.columns, table.column_names)
+            table = pa.table(list(columns), names=table.column_names)
         if not table.num_rows:
             raise InputError("the file has no rows")
         return table

@@ -13,16 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec import transport
+from prorec._core.array_rules import ArrayRule, check_arrays
 from prorec._core.errors import DamagedFileError
 from prorec._core.progress import Progress
 from prorec.denoise.checkpoint import DAMAGED, Checkpoint, State, run_identity
-from prorec.denoise.history import Round
+from prorec.denoise.history import Round, read_history
 from prorec.denoise.loss import Loss, ModelLoss
 from prorec.denoise.weighting import update_weights, with_weights
 from prorec.interactions import Interactions
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
 from prorec.models.wrap import wrap
+from prorec.transport.backend import Precision
 from prorec.transport.gamma import estimate_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
 from prorec.transport.thresholds import Matching, digest_pairs
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
     from prorec.denoise.denoiser import ProRec
 
 _log = logging.getLogger(__name__)
+
+_MAX_SINGLE_BETA = 1000.0
+"""Largest β with a plan in single precision. Its rounding, which depends on the size of the blocks, is a few 1e-6 of a
+row share; a weight changes by up to β/4 times that."""
+_MAX_SHARE = 1.001
+"""Largest row share that rounding may give."""
 
 
 class DenoisingRun:
@@ -171,7 +179,10 @@ class DenoisingRun:
         }
         device, memory = self.settings.device, self.settings.memory
         solve = solvers[self.settings.transport]
-        return solve(scores, self.marginals, gamma, device=device, memory=memory, progress=self.progress)
+        precision: Precision = "double" if self.settings.beta > _MAX_SINGLE_BETA else "high"
+        return solve(
+            scores, self.marginals, gamma, device=device, precision=precision, memory=memory, progress=self.progress
+        )
 
     def _refit(self) -> None:
         """Take step 1 of Algorithm 1 on the new weights, which finishes the round."""
@@ -215,15 +226,18 @@ class DenoisingRun:
         self._checkpoint.save(State(record, arrays))
 
     def _resume(self, state: State) -> None:
+        parts = ("model",) if self._is_warm else ()
+        init_arrays = select_arrays("model", state.arrays) if self._is_warm else {}
         try:
-            self.history = [Round.from_dict(each) for each in state.record["history"]]
-            self.round = Round.from_dict(state.record["round"])
-            self.weights, self.matching = restore_state(state.arrays, self.interactions)
-        except (KeyError, TypeError) as error:
-            raise DamagedFileError(f"{DAMAGED} ({error!r})") from None
+            *self.history, self.round = read_history([*state.record["history"], state.record["round"]])
+            self.weights, self.matching = restore_state(state.arrays, self.interactions, parts)
+            if init_arrays:
+                check_arrays(init_arrays, self.unfitted.array_rules(self.interactions.matrix.shape), "the model")
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFileError(f"{DAMAGED} ({error})") from None
         _log.info("continuing from the checkpoint of round %d", self.round.number)
         self.gamma = self.round.gamma
-        if init_arrays := select_arrays("model", state.arrays):
+        if init_arrays:
             self.model = replace(self.unfitted)  # type: ignore[type-var]
             self.model.arrays_, self.model.interactions_ = init_arrays, self.interactions
 
@@ -245,7 +259,9 @@ def pack_state(weights: NDArray[np.float32], matching: Matching) -> Arrays:
     return {"weights": weights, "kappa": matching.kappa, "threshold": matching.threshold, "shares": matching.row_shares}
 
 
-def restore_state(arrays: Arrays, interactions: Interactions) -> tuple[NDArray[np.float32], Matching]:
+def restore_state(
+    arrays: Arrays, interactions: Interactions, other_parts: tuple[str, ...]
+) -> tuple[NDArray[np.float32], Matching]:
     """Return the weights and the matching that `pack_state` stored.
 
     Parameters
@@ -254,6 +270,8 @@ def restore_state(arrays: Arrays, interactions: Interactions) -> tuple[NDArray[n
         The stored arrays.
     interactions : Interactions
         The interactions that they belong to.
+    other_parts : tuple of str
+        Parts that have arrays of their own; see `select_arrays`.
 
     Returns
     -------
@@ -261,17 +279,18 @@ def restore_state(arrays: Arrays, interactions: Interactions) -> tuple[NDArray[n
 
     Raises
     ------
-    KeyError
-        If an array is missing.
-    InputError
-        If an array has the wrong shape or type, or a number that is not finite.
+    DamagedFileError
+        If an array is missing or unknown, or has a wrong shape or type, or a value that it cannot have.
     """
     n, n_users = len(interactions), interactions.n_users
-    for name, length in {"weights": n, "shares": n, "kappa": n_users, "threshold": n_users}.items():
-        array = arrays[name]
-        if array.shape != (length,) or array.dtype.kind not in "fi" or not np.isfinite(array).all():
-            got = f"{array.dtype} of shape {array.shape}"
-            raise DamagedFileError(f"the file is damaged: {name} must be {length} finite numbers; got {got}. Fit again")
+    rules = {
+        "weights": ArrayRule((n,), minimum=0, maximum=1),
+        "shares": ArrayRule((n,), minimum=0, maximum=_MAX_SHARE),
+        "kappa": ArrayRule((n_users,), "int64", 0, interactions.n_items),
+        "threshold": ArrayRule((n_users,), minimum=0, maximum=_MAX_SHARE),
+    }
+    prefixes = tuple(f"{part}." for part in other_parts)
+    check_arrays({name: array for name, array in arrays.items() if not name.startswith(prefixes)}, rules, "the state")
     matrix = interactions.matrix
     matching = Matching(
         arrays["kappa"], arrays["threshold"], arrays["shares"], matrix.indptr.astype(np.int64), digest_pairs(matrix)

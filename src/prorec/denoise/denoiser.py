@@ -18,7 +18,7 @@ from prorec._core.estimator import Estimator
 from prorec._core.files import as_path
 from prorec._core.progress import Progress, check_progress
 from prorec.denoise.algorithm import DenoisingRun, pack_state, restore_state, select_arrays
-from prorec.denoise.history import Round
+from prorec.denoise.history import Round, read_history
 from prorec.denoise.noise_table import annotate_table, explain_user, make_noise_table
 from prorec.denoise.settings import DenoiserSettings
 from prorec.denoise.weighting import plan_noise_probability, with_weights
@@ -501,11 +501,10 @@ class ProRec(DenoiserSettings, Estimator):
             settings = dict(parameters)
             if settings.get("device", "cpu") != "cpu":  # this machine may not have the device
                 settings["device"] = "auto"
-            history = [Round.from_dict(each) for each in settings.pop("history")]
-            if not history:
-                raise KeyError("history")
+            history = read_history(settings.pop("history"))
             converged = bool(settings.pop("converged"))
-            weights, matching = restore_state(arrays, interactions)
+            parts = ("model", "noise") if "finder" in settings else ("model",)
+            weights, matching = restore_state(arrays, interactions, parts)
             weighted = interactions.with_weights(weights)
             model = restore_model(settings.pop("model"), select_arrays("model", arrays), weighted)
             finder = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from prorec._core.checks import check_float, check_int, safe_repr
+from prorec._core.errors import InputError
 from prorec.denoise.loss import Loss
 
 _LOSSES = ("loss_before", "loss_relabeled", "loss_refitted")
@@ -55,7 +57,7 @@ class Round:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Round:
+    def from_dict(cls, fields: Any) -> Round:
         """Return the round that `to_dict` described, also after a detour through JSON.
 
         Parameters
@@ -69,11 +71,47 @@ class Round:
 
         Raises
         ------
-        KeyError, TypeError
-            If a field is missing or is not a field of a round.
+        KeyError, TypeError, InputError
+            If a field is missing or is not a field of a round, or if a value is not a finite number.
         """
-        losses = {name: None if fields[name] is None else Loss(*map(float, fields[name])) for name in _LOSSES}
-        return cls(**{**fields, **losses, "kappa_quartiles": tuple(fields["kappa_quartiles"])})
+        if not isinstance(fields, dict):
+            raise TypeError(f"a round must be a table of its fields; got {type(fields).__name__}")
+        for name, value in fields.items():
+            if name not in (*_LOSSES, "kappa_quartiles"):
+                check_float(name, value, 0)
+        check_int("number", fields["number"], 0)
+        losses = {name: None if fields[name] is None else Loss(*_to_floats(name, fields[name], 2)) for name in _LOSSES}
+        quartiles = tuple(_to_floats("kappa_quartiles", fields["kappa_quartiles"], 3))
+        return cls(**{**fields, **losses, "kappa_quartiles": quartiles})
+
+
+def read_history(records: Any) -> list[Round]:
+    """Return the rounds that `Round.to_dict` described.
+
+    Parameters
+    ----------
+    records : sequence of dict
+        Fields of each round, from round 0 on.
+
+    Returns
+    -------
+    list of Round
+
+    Raises
+    ------
+    KeyError, TypeError, InputError
+        If there is no round, one is missing, or one is refused by `Round.from_dict`.
+    """
+    rounds = [Round.from_dict(each) for each in records]
+    if not rounds or [each.number for each in rounds] != list(range(len(rounds))):
+        raise InputError(f"a history must have rounds 0, 1, …; got {[each.number for each in rounds][:5]}")
+    return rounds
+
+
+def _to_floats(name: str, values: Any, length: int) -> list[float]:
+    if not isinstance(values, list | tuple) or len(values) != length:
+        raise InputError(f"{name} must be {length} numbers; got {safe_repr(values)}")
+    return [check_float(name, value) for value in values]
 
 
 def _decreased(before: Loss | None, after: Loss | None) -> bool | None:

@@ -19,7 +19,7 @@ from prorec._core.checks import check_choice, check_int, safe_repr
 from prorec._core.digest import digest
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
-from prorec._core.files import atomic_write, prefix_errors
+from prorec._core.files import atomic_write, prefix_errors, read_small_text
 from prorec._core.progress import Progress, check_progress
 from prorec.evaluation.metrics import FAMILIES, Family
 from prorec.evaluation.parameter_search import Grid, SearchMethod, make_search
@@ -29,6 +29,8 @@ from prorec.interactions.tables import FrameType, to_frame
 from prorec.models.storage import json_default
 from prorec.models.svd import share_decompositions
 
+_MAX_TRIALS_BYTES = 1 << 28
+"""Largest size of a file of trials."""
 _DEEP_GRID = {
     "learning_rate": (0.0005, 0.001, 0.005, 0.01),
     "regularization": (0.0005, 0.001, 0.005, 0.01),
@@ -339,14 +341,16 @@ class _TrialStore:
                     temporary.write_text(text + "\n")
 
     def _read(self) -> None:
-        if self._path is None or not self._path.exists():
+        if self._path is None:
             return
         try:
-            for trial in json.loads(self._path.read_text()):
+            for trial in json.loads(read_small_text(self._path, _MAX_TRIALS_BYTES)):
                 if not isinstance(trial["parameters"], dict) or not isinstance(trial["value"], float):
                     raise TypeError("a trial must have parameters and a value")
                 self._trials[_parameters_key(trial["parameters"])] = trial
-        except (ValueError, TypeError, KeyError) as error:
+        except FileNotFoundError:
+            return
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(f"not a file of trials: {error}. Delete it, or pass another folder") from None
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from prorec._core.errors import InputError, RowError
+from prorec.interactions.arrow_types import use_plain_type
 
 Ids = NDArray[Any]
 """Ids: int64, or an object array of str."""
@@ -140,7 +141,11 @@ def find_positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
             f"{types[1]} on the other (such as {column[0].as_py()!r}): read both with the same type of id"
         )
     # Both sides get the type of the searched ids, because an int8 that is wanted must not narrow an int64.
-    positions = pc.index_in(column.cast(searched.type), value_set=searched)
+    try:
+        column = column.cast(searched.type)
+    except pa.ArrowInvalid:
+        raise InputError(f"{role} ids go past the largest 64-bit integer: give them as text") from None
+    positions = pc.index_in(column, value_set=searched)
     return np.asarray(pc.fill_null(positions, -1).to_numpy(), dtype=np.int64)
 
 
@@ -167,14 +172,14 @@ def _to_column(ids: Any, role: str) -> pa.ChunkedArray:
         raise InputError(f"{role}s must be given as a list of ids, got {ids!r}")
     values = ids if isinstance(ids, (np.ndarray, list)) else list(ids)
     try:
-        return pa.chunked_array([pa.array(values)])
+        return use_plain_type(pa.chunked_array([pa.array(values)]), role)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         types = ", ".join(sorted({type(value).__name__ for value in values}))
         raise InputError(f"{role} ids must be all integers or all text, got {types}") from error
 
 
 def _is_text(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _has_distinct_categories(column: pa.ChunkedArray) -> bool:
@@ -213,8 +218,6 @@ def _encode_integers(chunks: list[NDArray[np.int64]]) -> tuple[Ids, Codes]:
 
 
 def _encode_text(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
-    if pa.types.is_string_view(column.type):
-        column = column.cast(pa.large_string())
     if pa.types.is_dictionary(column.type):
         try:
             column = column.unify_dictionaries()

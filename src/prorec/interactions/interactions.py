@@ -17,10 +17,11 @@ from scipy.sparse import csr_array, sparray, spmatrix
 
 from prorec._core.checks import check_float
 from prorec._core.errors import DataWarning, InputError
+from prorec.interactions.arrow_types import use_plain_type
 from prorec.interactions.assembly import Assembly, assemble_matrix
 from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns, parse_numbers, parse_times
 from prorec.interactions.ids import Ids, check_ids, encode_ids, find_positions, take_ids
-from prorec.interactions.pairs import as_coo, reindex, union
+from prorec.interactions.pairs import as_coo, check_compressed, is_sorted, reindex, union
 from prorec.interactions.tables import FrameType, read_frame, to_arrow_column, to_frame
 
 
@@ -55,7 +56,10 @@ class Interactions:
     def __post_init__(self) -> None:
         """Check that all parts fit together, and make the arrays read-only."""
         matrix = self.matrix
-        if matrix.dtype != np.float32 or not matrix.has_canonical_format:
+        for pairs in (matrix, self.held_out, self.disliked):
+            if pairs is not None:
+                check_compressed(pairs)
+        if matrix.dtype != np.float32 or not is_sorted(matrix):
             raise InputError("matrix must be float32 with sorted indices and no duplicates: use from_matrix")
         if matrix.shape != (len(self.users), len(self.items)):
             raise InputError(f"matrix is {matrix.shape}, but has {len(self.users)} users, {len(self.items)} items")
@@ -170,6 +174,8 @@ class Interactions:
     @classmethod
     def _assemble(cls, columns: dict[str, pa.ChunkedArray], duplicates: str) -> tuple[Interactions, Assembly]:
         pa.default_memory_pool().release_unused()  # Arrow keeps memory that it no longer uses
+        for role in columns:
+            columns[role] = use_plain_type(columns[role], role)
         with ThreadPoolExecutor(2) as pool:
             encoding = [pool.submit(encode_ids, columns.pop(role), role) for role in ("user", "item")]
             (users, user_codes), (items, item_codes) = [task.result() for task in encoding]
@@ -206,7 +212,8 @@ class Interactions:
         Raises
         ------
         InputError
-            If the matrix is not sparse and two-dimensional, a weight is negative or not finite, or ids do not fit.
+            If the matrix is not sparse and two-dimensional, its arrays do not fit together, a weight is negative or not
+            finite, or ids do not fit.
 
         Examples
         --------
@@ -217,10 +224,10 @@ class Interactions:
         try:
             entries = as_coo(matrix)
             weights = entries.data.astype(np.float32)
+        except InputError:
+            raise
         except (TypeError, ValueError) as error:
-            raise InputError(f"not a sparse users × items matrix: {type(matrix).__name__}") from error
-        if entries.ndim != 2 or max(entries.shape) >= 2**31:
-            raise InputError(f"the matrix must be users × items, fewer than 2^31 of each; it is {entries.shape}")
+            raise InputError(f"not a sparse users × items matrix: {type(matrix).__name__} ({error})") from error
         _check_weights(weights)
         n_users, n_items = entries.shape
         rows, cols = entries.row.astype(np.int32), entries.col.astype(np.int32)

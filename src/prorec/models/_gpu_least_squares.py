@@ -124,8 +124,10 @@ class _RowBlock:
                     row, x, residual, direction, error, bound, is_trivial = (each[is_open] for each in state)
                     is_open = is_open[is_open]
             applied = self._apply(direction)
+            curvature = _dot(direction, applied)
+            is_open = is_open & ~(curvature <= 0)  # numbers too small for single precision
             # The step of a solved row is 0, whatever its divisor.
-            step = torch.where(is_open, error / _dot(direction, applied), 0)[:, None]
+            step = torch.where(is_open, error / curvature, 0)[:, None]
             x = torch.addcmul(x, step, direction)
             residual = torch.addcmul(residual, step, applied, value=-1)
             previous, error = error, torch.where(is_open, _dot(residual, residual), error)

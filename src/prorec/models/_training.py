@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.array_rules import ArrayRule, check_arrays
+from prorec._core.checks import check_float
 from prorec._core.digest import digest
-from prorec._core.errors import InputError, MissingExtraError
+from prorec._core.errors import DamagedFileError, InputError, MissingExtraError
 from prorec._core.files import prefix_errors
 from prorec._core.progress import Progress
 from prorec._core.random import make_generator
@@ -295,13 +297,26 @@ class _State:
                 arrays[f"adam.{name}.{key}"] = torch.as_tensor(value).cpu().numpy()
         write_checkpoint(path, self._identity, {"history": self.history}, arrays)
 
+    def _array_rules(self, *, has_best: bool) -> dict[str, ArrayRule]:
+        """Return the rules for the arrays of a checkpoint: parameters now and at best, and the state of Adam."""
+        rules: dict[str, ArrayRule] = {}
+        for name, tensor in self.network.parameters.items():
+            shape = tuple(tensor.shape)
+            rules |= {f"{part}.{name}": ArrayRule(shape) for part in ("now", "best")[: 1 + has_best]}
+            rules |= {f"adam.{name}.exp_avg": ArrayRule(shape), f"adam.{name}.exp_avg_sq": ArrayRule(shape, minimum=0)}
+            rules[f"adam.{name}.step"] = ArrayRule((), minimum=0)
+        return rules
+
     def _resume(self, path: Path) -> None:
         """Continue from a checkpoint, if there is one."""
         stored = read_checkpoint(path, self._identity)
         if stored is None:
             return
         record, arrays = stored
-        self.history = record["history"]
+        with prefix_errors(path):
+            has_best = "best.items" in arrays
+            check_arrays(arrays, self._array_rules(has_best=has_best), "this checkpoint")
+            self.history = _read_history(record.get("history"), has_best=has_best)
         _log.info("continuing from the checkpoint of epoch %d", len(self.history))
         self._best = _select_prefix(arrays, "best.")
         for name, tensor in self.network.parameters.items():
@@ -311,6 +326,14 @@ class _State:
                 key: torch.from_numpy(array).to(tensor.device)
                 for key, array in _select_prefix(arrays, f"adam.{name}.").items()
             }
+
+
+def _read_history(records: Any, *, has_best: bool) -> list[dict[str, float]]:
+    """Return the records of the finished epochs of a checkpoint."""
+    names = {"loss", "ndcg@10"} if has_best else {"loss"}
+    if not isinstance(records, list) or not all(isinstance(each, dict) and each.keys() == names for each in records):
+        raise DamagedFileError(f"this checkpoint is damaged: each epoch must have {names}; remove it to start anew")
+    return [{name: check_float(name, value) for name, value in each.items()} for each in records]
 
 
 def _select_prefix(arrays: Arrays, prefix: str) -> Arrays:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.array_rules import ArrayRule
 from prorec._core.checks import check_int
 from prorec._core.random import make_generator
 from prorec.models._cpu_matrix import multiply
@@ -47,12 +48,17 @@ class CDAE(_Autoencoder):
     objective: ClassVar[Objective] = "binary"
     regularized_arrays: ClassVar[tuple[str, ...]] = _KEPT
     link: ClassVar[Link] = "sigmoid"
-    required_arrays: ClassVar[tuple[str, ...]] = ("users", *_KEPT, "new_user_vector")
 
     def check_parameters(self, shape: tuple[int, int]) -> None:
         """Check that the parameters are valid for a matrix of this shape."""
         super().check_parameters(shape)
         check_int("rank", self.rank, 1)
+
+    def array_rules(self, shape: tuple[int, int]) -> dict[str, ArrayRule]:
+        """Return the rules for the arrays of the fitted model."""
+        layers = {name: ArrayRule((shape[1], self.rank)) for name in ("encoder", "items")}
+        vectors = {name: ArrayRule((self.rank,)) for name in ("encoder_bias", "new_user_vector")}
+        return layers | vectors | {"users": ArrayRule((shape[0], self.rank)), "item_bias": ArrayRule((shape[1],))}
 
     def _make_network(self, matrix: csr_array) -> Network:
         from prorec.models._training import Network

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
+from prorec._core.array_rules import ArrayRule
 from prorec._core.checks import check_float
 from prorec._core.errors import InputError, MemoryLimitError
 from prorec.models._cpu_matrix import CpuMatrix
@@ -37,7 +38,6 @@ class EASE(Model):
     H. Steck, "Embarrassingly shallow autoencoders for sparse data", WWW 2019.
     """
 
-    required_arrays: ClassVar[tuple[str, ...]] = ("item_weights",)
     regularized_arrays: ClassVar[tuple[str, ...]] = ("item_weights",)
 
     regularization: float = 250.0
@@ -65,6 +65,10 @@ class EASE(Model):
                 f"EASE needs {needed / 1e9:,.0f} GB for the weights between {shape[1]:,} items; {limit_text}. "
                 "Remove rare items, or use a model with factors."
             )
+
+    def array_rules(self, shape: tuple[int, int]) -> dict[str, ArrayRule]:
+        """Return the rules for the arrays of the fitted model."""
+        return {"item_weights": ArrayRule((shape[1], shape[1]))}
 
     def _learn(self, matrix: csr_array) -> Arrays:
         device = self._device(matrix.shape)

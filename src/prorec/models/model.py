@@ -8,6 +8,7 @@ The arrays are the result, `arrays_`, beside the interactions that the model was
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -15,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
+from prorec._core.array_rules import ArrayRule, check_arrays
 from prorec._core.checks import check_int, safe_repr
 from prorec._core.device import explain_out_of_memory, resolve_device
-from prorec._core.errors import DamagedFileError, InputError
+from prorec._core.errors import DamagedFileError, InputError, MemoryLimitError
 from prorec._core.estimator import Estimator
 from prorec._core.files import as_path, prefix_errors
 from prorec.interactions import Interactions
@@ -63,8 +65,6 @@ class Model(Estimator):
     """Function that turns products of factors into scores."""
     regularized_arrays: ClassVar[tuple[str, ...]] = ()
     """Arrays whose squares `regularization` penalizes."""
-    required_arrays: ClassVar[tuple[str, ...]] = ("users", "items")
-    """Arrays that a saved model must have."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -110,6 +110,26 @@ class Model(Estimator):
             If a parameter is invalid.
         """
         return
+
+    def array_rules(self, shape: tuple[int, int]) -> dict[str, ArrayRule]:
+        """Return the rules for the arrays of the fitted model: those that are saved, and no others.
+
+        Parameters
+        ----------
+        shape : (int, int)
+            Number of users and number of items.
+
+        Returns
+        -------
+        dict of str to ArrayRule
+            By default `users` and `items`, as wide as the parameter `rank` if there is one, and possibly `item_bias`.
+        """
+        width = getattr(self, "rank", "width")
+        return {
+            "users": ArrayRule((shape[0], width)),
+            "items": ArrayRule((shape[1], width)),
+            "item_bias": ArrayRule((shape[1],), is_optional=True),
+        }
 
     def _device(self, shape: tuple[int, int]) -> Any:
         """Return the device of PyTorch for so many users and items, or None for the CPU's own kernels."""
@@ -416,9 +436,11 @@ class Model(Estimator):
         Raises
         ------
         InputError
-            If the folder cannot be written.
+            If the folder cannot be written, or if an array of the model is not as `array_rules` says.
         """
         arrays = self._fitted()
+        rules, name = self.array_rules(self.interactions_.matrix.shape), type(self).__name__
+        check_arrays(arrays, rules, f"this {name}", f"fit it again, or let {name}.array_rules say what it has")
         write_model(as_path(folder), **self.describe(), arrays=arrays, interactions=self.interactions_)
 
     def describe(self) -> dict[str, Any]:
@@ -451,7 +473,7 @@ class Model(Estimator):
         Raises
         ------
         InputError
-            If a parameter is not one of the class, or if the arrays are damaged.
+            If a parameter is not one of the class or is out of range, or if the arrays are damaged.
         """
         # The device of the machine that saved the model may not exist here.
         device = {"device": "auto"} if parameters.get("device", "cpu") != "cpu" else {}
@@ -459,7 +481,10 @@ class Model(Estimator):
             model = cls(**parameters | device)
         except TypeError as error:
             raise InputError(f"the parameters are not those of {cls.__name__}: {error}") from None
-        _check_arrays(model.required_arrays, arrays, interactions)
+        shape = interactions.matrix.shape
+        with suppress(MemoryLimitError):  # a model that was fitted on a larger machine can still recommend
+            model.check_parameters(shape)
+        check_arrays(arrays, model.array_rules(shape), "the model")
         model.arrays_, model.interactions_ = arrays, interactions
         return model
 
@@ -536,7 +561,9 @@ def restore_model(description: Mapping[str, Any], arrays: Arrays, interactions: 
     InputError
         If the class is unknown, or if parameters or arrays do not belong to it.
     """
-    return _find_class(description["class_name"]).restore(description["parameters"], arrays, interactions)
+    if not isinstance(description, Mapping) or not isinstance(description.get("parameters"), dict):
+        raise DamagedFileError("a saved model must have a class_name and parameters; save it again")
+    return _find_class(description.get("class_name")).restore(description["parameters"], arrays, interactions)
 
 
 def _find_class(name: Any) -> type[Model]:
@@ -574,24 +601,6 @@ def as_interactions(interactions: Any) -> Interactions:
             "(duplicates='sum' adds the weights of repeated pairs; duplicates='max' counts each pair once.)"
         )
     return checked
-
-
-def _check_arrays(required: Sequence[str], arrays: Arrays, interactions: Interactions) -> None:
-    """Raise DamagedFileError unless the arrays of a saved model are complete, of the right shape and finite."""
-    problem = "the model is incomplete or damaged"
-    missing = [name for name in required if name not in arrays]
-    if missing:
-        raise DamagedFileError(f"{problem}: {', '.join(missing)} is missing; save the model again")
-    width = arrays["items"].shape[-1] if "items" in arrays else 0
-    n_users, n_items = interactions.matrix.shape
-    shapes = {"users": (n_users, width), "items": (n_items, width), "item_bias": (n_items,)}
-    shapes["item_weights"] = (n_items, n_items)
-    for name, array in arrays.items():
-        if array.dtype.kind != "f" or not np.isfinite(array).all() or array.shape != shapes.get(name, array.shape):
-            raise DamagedFileError(
-                f"{problem}: {name} is {array.dtype} of shape {array.shape}, or has numbers that are not finite; "
-                "save the model again"
-            )
 
 
 def _check_ids(name: str, ids: Any) -> Any:

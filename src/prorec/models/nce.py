@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
+from prorec._core.array_rules import ArrayRule
 from prorec._core.checks import check_float, check_int
 from prorec.models._cpu_matrix import multiply, to_device_matrix
 from prorec.models.model import Model
@@ -35,7 +36,6 @@ class NCE(Model):
     """
 
     regularized_arrays: ClassVar[tuple[str, ...]] = ("items",)
-    required_arrays: ClassVar[tuple[str, ...]] = ("users", "items", "projection")
 
     rank: int = 100
     """Number of factors."""
@@ -55,6 +55,10 @@ class NCE(Model):
         check_float("popularity_power", self.popularity_power, 0, 10)
         check_int("seed", self.seed, 0)
         self._device(shape)
+
+    def array_rules(self, shape: tuple[int, int]) -> dict[str, ArrayRule]:
+        """Return the rules for the arrays of the fitted model."""
+        return super().array_rules(shape) | {"projection": ArrayRule((shape[1], self.rank))}
 
     def _learn(self, matrix: csr_array) -> Arrays:
         clicks = to_device_matrix(matrix, self._device(matrix.shape))

@@ -6,11 +6,9 @@ mixture.
 
 from __future__ import annotations
 
-import errno
 import json
+import re
 import secrets
-import zipfile
-import zlib
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -19,18 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.array_file import check_digests, digest_arrays, read_arrays, write_arrays
+from prorec._core.array_rules import ArrayRule, check_arrays
+from prorec._core.array_rules import Arrays as Arrays  # models take it from here
+from prorec._core.checks import safe_repr
 from prorec._core.errors import DamagedFileError, InputError
-from prorec._core.files import atomic_write, prefix_errors
+from prorec._core.files import atomic_write, prefix_errors, read_small_text
 from prorec.interactions import Interactions
 
-Arrays = dict[str, NDArray[Any]]
-"""Arrays by name: the result of a fit, or the content of a file."""
-VERSION = 1
-"""Version of the format; `read_model` refuses others."""
-READ_ERRORS = (KeyError, TypeError, ValueError, EOFError, OSError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-"""Exceptions that numpy may raise for a damaged file of arrays."""
+VERSION = 2
+"""Version of the format that is written. Version 1, which has no digests, is read too; `read_model` refuses others."""
 _FILE_NAME = "model.json"
 _FORMAT = "prorec model"
+_ARRAYS_NAME = re.compile(r"arrays-[0-9a-f]{8}\.npz")
+_MAX_TEXT_BYTES = 1 << 28
+"""Largest size of the JSON file, most of which is the items' categories."""
 
 
 def write_model(
@@ -65,15 +66,18 @@ def write_model(
     content = {"format": _FORMAT, "version": VERSION, "class_name": class_name, "parameters": parameters}
     if interactions.item_categories is not None:
         content["item_categories"] = interactions.item_categories
-    content = json.loads(json.dumps(content, default=json_default))  # fails before anything is written
+    path = folder / f"arrays-{secrets.token_hex(4)}.npz"
+    content |= {"arrays": path.name, "digests": digest_arrays(arrays)}
+    text = json.dumps(content, indent=2, default=json_default) + "\n"  # fails before anything is written
     with prefix_errors(folder):
+        if len(text) > _MAX_TEXT_BYTES:
+            raise InputError(f"{_FILE_NAME} must have at most {_MAX_TEXT_BYTES:,} bytes; leave out item categories")
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"arrays-{secrets.token_hex(4)}.npz"
-        with atomic_write(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        with atomic_write(path) as temporary:
+            write_arrays(temporary, arrays)
         replaced = _find_arrays(folder)
         with atomic_write(folder / _FILE_NAME) as temporary:
-            temporary.write_text(json.dumps(content | {"arrays": path.name}, indent=2) + "\n")
+            temporary.write_text(text)
         if replaced is not None:
             replaced.unlink(missing_ok=True)
 
@@ -94,17 +98,17 @@ def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]
     Raises
     ------
     InputError
-        If a file is missing, damaged or of another version.
+        If a file is missing, damaged or of another version. The learned arrays are those that were written; whether
+        they suit the class is for its `restore` to check.
     """
     with prefix_errors(folder):
         content = _read_content(folder)
+        class_name, parameters = content.get("class_name"), content.get("parameters")
+        if not isinstance(class_name, str) or not isinstance(parameters, dict):
+            raise DamagedFileError(f"{_FILE_NAME} must have a class_name and parameters; save the model again")
         arrays = _read_arrays(folder, content)
-        try:
-            interactions = _unpack_interactions(arrays, content.get("item_categories"))
-            class_name, parameters = content["class_name"], dict(content["parameters"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DamagedFileError(f"the model is incomplete or damaged: {error}; save it again") from None
-    learned = {name.removeprefix("learned."): array for name, array in arrays.items() if name.startswith("learned.")}
+        learned = {name.removeprefix("learned."): arrays.pop(name) for name in [*arrays] if name.startswith("learned.")}
+        interactions = _unpack_interactions(arrays, content.get("item_categories"))
     return class_name, parameters, learned, interactions
 
 
@@ -122,9 +126,9 @@ def write_checkpoint(path: Path, identity: str, record: dict[str, Any], arrays: 
     arrays : dict of str to array
         Rest of the state.
     """
-    content = np.array(json.dumps({"identity": identity, **record}, default=json_default))
-    with prefix_errors(path), atomic_write(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, record=content, **arrays)  # type: ignore[arg-type]
+    content = json.dumps({"identity": identity, "digests": digest_arrays(arrays), **record}, default=json_default)
+    with prefix_errors(path), atomic_write(path) as temporary:
+        write_arrays(temporary, {"record": np.frombuffer(content.encode(), np.uint8), **arrays})
 
 
 def read_checkpoint(path: Path, identity: str) -> tuple[dict[str, Any], Arrays] | None:
@@ -147,18 +151,17 @@ def read_checkpoint(path: Path, identity: str) -> tuple[dict[str, Any], Arrays] 
     InputError
         If the file is damaged, or if it belongs to another computation.
     """
-    if not path.exists():
-        return None
     with prefix_errors(path):
         try:
-            arrays = _load_arrays(path)
-            record = json.loads(str(arrays.pop("record")))
-            is_same = record.pop("identity") == identity
-        except READ_ERRORS as error:
-            if getattr(error, "errno", None) in (errno.EACCES, errno.EIO):
-                raise
+            arrays = read_arrays(path)
+            record = json.loads(arrays.pop("record").tobytes())
+            identity_of_file, digests = record.pop("identity"), record.pop("digests")
+            check_digests(arrays, digests)
+        except FileNotFoundError:
+            return None
+        except (DamagedFileError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DamagedFileError(f"this checkpoint is damaged; remove it to start anew ({error})") from None
-        if not is_same:
+        if identity_of_file != identity:
             raise InputError(
                 "this is a checkpoint of other parameters or other interactions; pass another folder, or remove it to "
                 "start anew"
@@ -193,53 +196,85 @@ def json_default(value: Any) -> Any:
 def _read_content(folder: Path) -> dict[str, Any]:
     """Return the content of the JSON file if it is of this format and version."""
     try:
-        content = json.loads((folder / _FILE_NAME).read_text())
+        content = json.loads(read_small_text(folder / _FILE_NAME, _MAX_TEXT_BYTES))
     except FileNotFoundError:
         raise InputError(f"the folder must hold a model, but {_FILE_NAME} is missing") from None
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{_FILE_NAME} is not the file of a model: {error}") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise InputError(f"{_FILE_NAME} is not the file of a model")
-    if content.get("version") != VERSION:
+    if content.get("version") not in range(1, VERSION + 1):
         raise InputError(
-            f"the model has format version {content.get('version')!r}; this prorec reads {VERSION}. "
+            f"the model has format version {safe_repr(content.get('version'))}; this prorec reads 1 to {VERSION}. "
             "Load it with the prorec that saved it."
         )
     return content
 
 
 def _read_arrays(folder: Path, content: dict[str, Any]) -> Arrays:
+    """Return the arrays that the content of the JSON file names, if they are those that were saved with it."""
+    name = content.get("arrays")
+    if not isinstance(name, str) or not _ARRAYS_NAME.fullmatch(name):
+        raise DamagedFileError(
+            f"{_FILE_NAME} must name a file such as arrays-0123abcd.npz in its folder; got {safe_repr(name)}. "
+            "Save the model again"
+        )
     try:
-        return _load_arrays(folder / Path(content["arrays"]).name)
+        arrays = read_arrays(folder / name)
+        if content["version"] > 1:
+            check_digests(arrays, content.get("digests"))
     except FileNotFoundError:
-        raise DamagedFileError(f"the model is incomplete: {content['arrays']} is missing; save it again") from None
-    except READ_ERRORS as error:
-        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EIO, errno.EISDIR):
-            raise
+        raise DamagedFileError(f"the model is incomplete: {name} is missing; save it again") from None
+    except DamagedFileError as error:
         raise DamagedFileError(f"the model's arrays cannot be read: {error}; save it again") from None
-
-
-def _load_arrays(path: Path) -> Arrays:
-    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    return arrays
 
 
 def _unpack_interactions(arrays: Arrays, categories: Any) -> Interactions:
-    users, items = _unpack_ids("users", arrays), _unpack_ids("items", arrays)
-    parts = arrays["matrix.data"], arrays["matrix.indices"], arrays["matrix.indptr"]
-    matrix = csr_array(parts, shape=(len(users), len(items)))
-    matrix.check_format(full_check=True)
-    names = _unpack_ids("item_names", arrays) if "item_names.bytes" in arrays else None
-    if categories is not None:
-        categories = tuple(tuple(map(str, each)) for each in categories)
-    return Interactions(matrix, users, items, item_names=names, item_categories=categories)
+    """Return the interactions of a model; all arrays must belong to them."""
+    parts = "matrix.data", "matrix.indices", "matrix.indptr"
+    rules = {"matrix.data": ArrayRule(("interactions",), minimum=0, maximum=1)}
+    for name, length in zip(parts[1:], ("interactions", "rows"), strict=True):
+        index_type = arrays[name].dtype.name if name in arrays else "int32"
+        rules[name] = ArrayRule((length,), "int64" if index_type == "int64" else "int32", minimum=0)
+    rules |= _id_rules("users", arrays) | _id_rules("items", arrays)
+    has_names = "item_names.ends" in arrays
+    if has_names:
+        rules |= _id_rules("item_names", arrays)
+    check_arrays(arrays, rules, "the model")
+    try:
+        users, items = _unpack_ids("users", arrays), _unpack_ids("items", arrays)
+        matrix = csr_array(tuple(arrays[name] for name in parts), shape=(len(users), len(items)))
+        names = _unpack_ids("item_names", arrays) if has_names else None
+        interactions = Interactions(matrix, users, items, item_names=names, item_categories=_to_tuples(categories))
+    except (TypeError, ValueError) as error:
+        raise DamagedFileError(f"the model is incomplete or damaged: {error}; save it again") from None
+    for role, ids in (("user", users), ("item", items)):
+        if len(set(ids.tolist())) != len(ids):
+            raise DamagedFileError(f"the model is damaged: {role} ids must be distinct; save it again")
+    return interactions
+
+
+def _to_tuples(categories: Any) -> tuple[tuple[str, ...], ...] | None:
+    """Return the categories of items from the JSON file, if there are any."""
+    if categories is None:
+        return None
+    is_texts = isinstance(categories, list) and all(
+        isinstance(each, list) and all(isinstance(text, str) for text in each) for each in categories
+    )
+    if not is_texts:
+        raise DamagedFileError("item_categories must be a list of texts for each item")
+    return tuple(map(tuple, categories))
 
 
 def _find_arrays(folder: Path) -> Path | None:
-    """Return the file of arrays of the model in the folder, if there is one."""
+    """Return the file of arrays of the model in the folder, if there is one: never a file that prorec did not name."""
     try:
-        return folder / Path(json.loads((folder / _FILE_NAME).read_text())["arrays"]).name
-    except (OSError, ValueError, KeyError, TypeError):
+        name = json.loads(read_small_text(folder / _FILE_NAME, _MAX_TEXT_BYTES))["arrays"]
+        return folder / name if _ARRAYS_NAME.fullmatch(name) else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -252,8 +287,21 @@ def _pack_ids(name: str, ids: NDArray[Any]) -> Arrays:
     return {f"{name}.bytes": np.frombuffer(b"".join(texts), dtype=np.uint8), f"{name}.ends": ends}
 
 
+def _id_rules(name: str, arrays: Arrays) -> dict[str, ArrayRule]:
+    """Return the rules for what `_pack_ids` returns: numbers, or texts."""
+    if name in arrays:
+        return {name: ArrayRule((name,), "int64")}
+    return {f"{name}.bytes": ArrayRule((f"{name}.bytes",), "uint8"), f"{name}.ends": ArrayRule((name,), "int64", 0)}
+
+
 def _unpack_ids(name: str, arrays: Arrays) -> NDArray[Any]:
     if name in arrays:
         return arrays[name]
-    data, ends = arrays[f"{name}.bytes"].tobytes(), arrays[f"{name}.ends"].tolist()
-    return np.array([data[begin:end].decode() for begin, end in zip([0, *ends], ends, strict=False)], dtype=object)
+    data, ends = arrays[f"{name}.bytes"].tobytes(), arrays[f"{name}.ends"]
+    if (ends[1:] < ends[:-1]).any() or (ends[-1] if len(ends) else 0) != len(data):
+        raise DamagedFileError(f"{name}.ends must rise to {len(data)}, the number of bytes of all texts")
+    begins = [0, *ends[:-1].tolist()]
+    texts = [data[begin:end].decode() for begin, end in zip(begins, ends.tolist(), strict=True)]
+    unpacked = np.empty(len(texts), dtype=object)
+    unpacked[:] = texts
+    return unpacked

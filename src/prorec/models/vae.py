@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.array_rules import ArrayRule
 from prorec._core.checks import check_float, check_int
 from prorec._core.random import make_generator
 from prorec.models._cpu_matrix import multiply, normalize_rows
@@ -40,7 +41,6 @@ class VAE(_Autoencoder):
 
     objective: ClassVar[Objective] = "multinomial"
     regularized_arrays: ClassVar[tuple[str, ...]] = ("encoder", "mean", "decoder", "items", "item_bias")
-    required_arrays: ClassVar[tuple[str, ...]] = ("users", "items", "item_bias", "mean", "mean_bias")
 
     rank: int = 200
     """Width of the latent layer."""
@@ -56,6 +56,16 @@ class VAE(_Autoencoder):
         if self.hidden is not None:
             check_int("hidden", self.hidden, 1)
         check_float("kl_weight", self.kl_weight, 0)
+
+    def array_rules(self, shape: tuple[int, int]) -> dict[str, ArrayRule]:
+        """Return the rules for the arrays of the fitted model."""
+        (n_users, n_items), width = shape, self._width
+        shapes: dict[str, tuple[int, ...]] = {"users": (n_users, width), "items": (n_items, width)}
+        shapes |= {"item_bias": (n_items,), "mean": (self.hidden or n_items, self.rank), "mean_bias": (self.rank,)}
+        if self.hidden:
+            shapes |= {"encoder": (n_items, width), "encoder_bias": (width,)}
+            shapes |= {"decoder": (self.rank, width), "decoder_bias": (width,)}
+        return {name: ArrayRule(each) for name, each in shapes.items()}
 
     @property
     def _width(self) -> int:

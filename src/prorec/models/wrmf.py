@@ -154,7 +154,10 @@ def _solve_rows(
             if error <= _TOLERANCE * _TOLERANCE * target:
                 break
             _apply(h, weights, gram, alpha, direction, product, buffer, applied)
-            step = error / np.dot(direction, applied)
+            curvature = np.dot(direction, applied)
+            if curvature <= 0:  # numbers too small for single precision
+                break
+            step = error / curvature
             x += step * direction
             residual -= step * applied
             previous, error = error, np.dot(residual, residual)

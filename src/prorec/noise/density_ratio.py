@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec._core.array_rules import ArrayRule
+
 FeatureMatrix = NDArray[np.float64]
 """Pairs × features."""
 
@@ -35,6 +37,17 @@ class DensityRatio:
     """One over the standard deviation of each expanded column; 0 for a constant column."""
     coefficients: NDArray[np.float64]
     """Coefficients of the standardized columns, the intercept first."""
+
+    @staticmethod
+    def array_rules(n_features: int) -> dict[str, ArrayRule]:
+        """Return the rules for the arrays of a saved ratio of so many features, within which no product overflows."""
+        n_columns = n_features * (_N_KNOTS + 1)
+        return {
+            "knots": ArrayRule((n_features, _N_KNOTS), "float64", -1e38, 1e38),
+            "center": ArrayRule((n_columns,), "float64", -1e38, 1e38),
+            "inverse_scale": ArrayRule((n_columns,), "float64", 0, 1e9),
+            "coefficients": ArrayRule((n_columns + 1,), "float64", -1e9, 1e9),
+        }
 
     def log_ratio(self, features: FeatureMatrix) -> NDArray[np.float64]:
         """Return log f/f₀ of each pair.

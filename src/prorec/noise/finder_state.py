@@ -6,17 +6,27 @@ from typing import Any
 
 import numpy as np
 
+from prorec._core.array_rules import ArrayRule, check_arrays
 from prorec._core.errors import DamagedFileError
 from prorec.interactions import Interactions
 from prorec.models.model import restore_model
+from prorec.noise.cooccurrence import N_COOCCURRENCE_FEATURES
 from prorec.noise.cross_fitting import copy_unfitted, drop_entries
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.identifiability import INJECTED_KINDS, InjectionCheck
 from prorec.noise.issues import Issues
-from prorec.noise.pair_features import ReferenceClicks
-from prorec.noise.posterior import Arrays, NoisePosterior
+from prorec.noise.pair_features import N_OTHER_FEATURES, ReferenceClicks
+from prorec.noise.posterior import ACCOUNT, MODELS, POPULARITY, Arrays, NoisePosterior
+from prorec.transport.blocks import check_memory
 
-_PER_CLICK = ("noise_probability", "percentile_rank", "basis", "noise_p_value")
+_ISSUES = {
+    "user": ("account", "random_history", "regular_times", "catalogue_walk", "cloned_history", "burst"),
+    "item": ("pushed_item", "item_burst"),
+}
+"""Names of the scores of users and of items."""
+_BASES = {MODELS, POPULARITY, ACCOUNT}
+"""Codes of the basis of a fitted interaction."""
+_SUBJECT = "the saved noise finder"
 
 
 def finder_state(finder: NoiseFinder) -> tuple[dict[str, Any], Arrays]:
@@ -72,28 +82,33 @@ def restore_finder(parameters: dict[str, Any], arrays: Arrays, interactions: Int
     Raises
     ------
     DamagedFileError
-        If an array has a wrong shape, or a number that is not finite.
+        If an array is missing or unknown, or has a wrong shape, type or value.
     InputError
         If a parameter is out of range.
+    KeyError, TypeError
+        If a parameter is missing or unknown.
     """
     settings = dict(parameters)
     is_default, described = settings.pop("default"), settings.pop("base_models")
-    models = []
+    if not isinstance(is_default, bool) or not isinstance(described, list) or not described:
+        raise DamagedFileError("the saved noise finder is damaged: it must list its base models. Save it again")
+    others, models = dict(arrays), []
     for index, description in enumerate(described):
         prefix = f"{index}."
-        own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        own = {name.removeprefix(prefix): others.pop(name) for name in arrays if name.startswith(prefix)}
         models.append(restore_model(description, own, interactions))
     finder = NoiseFinder(None if is_default else [copy_unfitted(model) for model in models], **settings)
     finder.check_settings()
-    issues = _restore_issues(arrays, interactions)
+    n_features = 2 * len(models) + N_OTHER_FEATURES + finder.cooccurrence * N_COOCCURRENCE_FEATURES
+    check_arrays(others, _array_rules(interactions, n_features), _SUBJECT)
+    check_memory(finder.memory, interactions.n_items)
+    issues = _restore_issues(others, interactions)
     is_fitted = ~issues.is_extreme[interactions.user_codes]
-    lengths = dict.fromkeys(_PER_CLICK, len(interactions)) | {"popularity": int(is_fitted.sum())}
-    for name, array in arrays.items():
-        if not np.isfinite(array).all() or (name in lengths and array.shape != (lengths[name],)):
-            raise DamagedFileError(
-                f"the saved noise finder is damaged: {name} has shape {array.shape} for {len(interactions)} "
-                "interactions, or a number that is not finite. Fit and save it again."
-            )
+    if len(others["popularity"]) != is_fitted.sum() or not set(np.unique(others["basis"]).tolist()) <= _BASES:
+        raise DamagedFileError(
+            f"{_SUBJECT} is damaged: popularity must have {is_fitted.sum()} values, one for each fitted interaction, "
+            "and basis only codes of a fit. Save it again"
+        )
     finder.interactions_, finder.base_models_, finder.issues_ = interactions, models, issues
     finder.noise_probability_, finder.basis_ = arrays["noise_probability"], arrays["basis"]
     finder.percentile_rank_ = arrays["percentile_rank"]
@@ -118,14 +133,23 @@ def _pack_issues(issues: Issues) -> Arrays:
 
 def _restore_issues(arrays: Arrays, interactions: Interactions) -> Issues:
     """Return the issues that `_pack_issues` packed."""
-    lengths = {"user_issue": interactions.n_users, "item_issue": interactions.n_items}
-    scores: dict[str, Arrays] = {"user_issue": {}, "item_issue": {}}
-    for name, array in arrays.items():
-        kind, _, issue = name.partition(".")
-        if kind in scores:
-            scores[kind][issue] = array
-    is_extreme = arrays["is_extreme"].astype(bool)
-    shapes_fit = all(array.shape == (lengths[kind],) for kind, by in scores.items() for array in by.values())
-    if not shapes_fit or is_extreme.shape != (interactions.n_users,):
-        raise DamagedFileError("the saved noise finder is damaged: issues have a wrong shape. Fit and save it again.")
-    return Issues(interactions, scores["user_issue"], scores["item_issue"], is_extreme, bool(arrays["can_tell"]))
+    users, items = ({name: arrays[f"{kind}_issue.{name}"] for name in names} for kind, names in _ISSUES.items())
+    return Issues(interactions, users, items, arrays["is_extreme"], bool(arrays["can_tell"]))
+
+
+def _array_rules(interactions: Interactions, n_features: int) -> dict[str, ArrayRule]:
+    """Return the rules for all arrays of a finder but those of its base models."""
+    n, lengths = len(interactions), {"user": interactions.n_users, "item": interactions.n_items}
+    rules = {
+        "noise_probability": ArrayRule((n,), minimum=0, maximum=1),
+        "percentile_rank": ArrayRule((n,), minimum=0, maximum=1),
+        "noise_p_value": ArrayRule((n,), minimum=0, maximum=1),
+        "basis": ArrayRule((n,), "int8"),
+        "popularity": ArrayRule(("fitted interactions",), minimum=0, maximum=interactions.n_users),
+        "injection_checks": ArrayRule((len(INJECTED_KINDS), 3), "float64", -1, 1),
+        "is_extreme": ArrayRule((interactions.n_users,), "bool"),
+        "can_tell": ArrayRule((), "bool"),
+    }
+    for kind, names in _ISSUES.items():
+        rules |= {f"{kind}_issue.{name}": ArrayRule((lengths[kind],), "float64", 0, 1) for name in names}
+    return rules | NoisePosterior.array_rules(n_features)

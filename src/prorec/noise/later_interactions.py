@@ -192,4 +192,7 @@ def _allocate(finder: NoiseFinder, pairs: Pairs) -> PairScores:
 
 
 def _predict(finder: NoiseFinder, features: PairFeatures, percentile_rank: NDArray[np.float32]) -> LaterScores:
-    return LaterScores(finder.posterior_.predict(features), basis_codes(features.is_cold), percentile_rank)
+    probability = finder.posterior_.predict(features)
+    if not np.isfinite(probability).all():
+        raise InputError("the base models' scores must be finite, but are not; fit with less extreme parameters")
+    return LaterScores(probability, basis_codes(features.is_cold), percentile_rank)

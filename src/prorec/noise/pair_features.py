@@ -15,6 +15,8 @@ Values = NDArray[np.float32]
 Column = NDArray[np.float64]
 
 
+N_OTHER_FEATURES = 4
+"""Features besides the two of each base model: two ranks among the user's clicks, the activity rank, popularity."""
 ACTIVITY_RANK = -2
 """Column of the features that holds the rank of the user's activity among the item's users."""
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from prorec._core.array_rules import ArrayRule
+from prorec._core.errors import DamagedFileError
 from prorec.noise.density_ratio import DensityRatio, OutOfUserRatio, fit_density_ratio, logistic
 from prorec.noise.identifiability import restrict_to_identified
 from prorec.noise.noise_rate import LabeledPairs, NoiseRateEstimate, NoiseRateLine, Vector, estimate_noise_rate
@@ -22,6 +24,8 @@ MODELS, POPULARITY, UNKNOWN_ITEM, SEEN, ACCOUNT = range(5)
 _BASIS_NAMES = np.array(["models", "popularity", "unknown item", "seen", "account"], dtype=object)
 _RATIO_NAMES = ("density_ratio", "cold_density_ratio")
 _CLICKS_PER_BIN, _MAX_BINS = 50, 200
+_MAX_FEATURE = 1e38
+"""Largest magnitude of a saved number: features are computed in single precision."""
 _TIE_BREAK = 0.01
 """Weight of the uncalibrated probability, which keeps clicks in order where the calibration curve is flat."""
 
@@ -69,15 +73,47 @@ class NoisePosterior:
             arrays |= {f"{name}.{each.name}": getattr(ratio, each.name) for each in fields(ratio)}
         return arrays
 
+    @staticmethod
+    def array_rules(n_features: int) -> dict[str, ArrayRule]:
+        """Return the rules for the arrays of `to_arrays`, for so many features."""
+        rules = {
+            "calibration": ArrayRule((2, "points"), "float64", -_MAX_FEATURE, _MAX_FEATURE),
+            "noise_rate": ArrayRule((7,), "float64", 0, _MAX_FEATURE),
+        }
+        for name, n_own in zip(_RATIO_NAMES, (n_features, 1), strict=True):
+            rules |= {f"{name}.{each}": rule for each, rule in DensityRatio.array_rules(n_own).items()}
+        return rules
+
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Return the posterior that `to_arrays` wrote; other arrays are ignored."""
+        """Return the posterior that `to_arrays` wrote.
+
+        Parameters
+        ----------
+        arrays : dict of arrays
+            Arrays as `array_rules` says; others are ignored.
+
+        Returns
+        -------
+        NoisePosterior
+
+        Raises
+        ------
+        DamagedFileError
+            If the calibration curve does not rise from 0 to 1, or the noise rate is outside its interval.
+        """
+        scores, curve = arrays["calibration"]
+        _, _, mean_popularity, estimate, low, high, is_identified = arrays["noise_rate"].tolist()
+        is_curve = len(curve) and (np.diff(scores) > 0).all() and curve.min() >= 0 and curve.max() <= 1
+        if not (is_curve and mean_popularity > 0 and low <= estimate <= high <= 1):
+            raise DamagedFileError(
+                "the noise finder is damaged: calibration must be a curve of probabilities and noise_rate an estimate "
+                "within its interval; fit and save it again"
+            )
         ratio, cold_ratio = (
             DensityRatio(*(arrays[f"{name}.{each.name}"] for each in fields(DensityRatio))) for name in _RATIO_NAMES
         )
-        numbers = arrays["noise_rate"].tolist()
-        estimate, low, high, is_identified = numbers[3:]
-        line = NoiseRateLine(*numbers[:3])
+        line = NoiseRateLine(*arrays["noise_rate"].tolist()[:3])
         rate = NoiseRateEstimate(estimate, low, high, is_identified=bool(is_identified))
         return cls(ratio, cold_ratio, line, rate, arrays["calibration"])
 

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from prorec._core.checks import check_array, check_int
 from prorec._core.errors import InputError
+from prorec.interactions.pairs import check_compressed
 
 Vector = NDArray[np.float64]
 
@@ -69,7 +70,7 @@ class Marginals:
                 f"matrix must be users × items of numbers; got {weights.ndim} dimensions of {weights.dtype}"
             )
         n_users, n_items = weights.shape
-        check_columns("matrix", weights)
+        check_compressed(weights)
         data = check_array("matrix", weights.data).astype(np.float64)
         if not (np.isfinite(data).all() and data.min(initial=0) >= 0):
             raise InputError("matrix must have finite weights of at least 0")
@@ -112,26 +113,6 @@ class Marginals:
     def shape(self) -> tuple[int, int]:
         """Numbers of users and items."""
         return len(self.users), len(self.items)
-
-
-def check_columns(name: str, matrix: csr_array) -> None:
-    """Refuse a sparse matrix with column numbers out of range, which compiled loops would follow.
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument, for the message.
-    matrix : csr_array
-        The argument.
-
-    Raises
-    ------
-    InputError
-        If a column number is negative or too large.
-    """
-    n_columns = matrix.shape[1]
-    if matrix.nnz and not 0 <= matrix.indices.min() <= matrix.indices.max() < n_columns:
-        raise InputError(f"{name} must not have column numbers outside 0 to {n_columns - 1}; it is damaged")
 
 
 def _log(mass: Vector) -> Vector:

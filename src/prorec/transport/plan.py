@@ -14,10 +14,11 @@ from scipy.sparse import csr_array
 from prorec._core.checks import check_array, check_float
 from prorec._core.errors import InputError, MemoryLimitError
 from prorec._core.progress import Progress
+from prorec.interactions.pairs import check_compressed
 from prorec.transport.backend import Backend, entry_positions
 from prorec.transport.blocks import DEFAULT_MEMORY, BlockProgress, bind_task
 from prorec.transport.kernels.cpu import MatchArrays, empty_match_arrays, match_plan
-from prorec.transport.marginals import Marginals, Vector, check_columns
+from prorec.transport.marginals import Marginals, Vector
 from prorec.transport.scores import Rows, split_into_parts
 from prorec.transport.thresholds import Matching, Threshold, check_threshold
 
@@ -175,7 +176,7 @@ class Plan(ABC):
             raise InputError(f"observed must be a sparse matrix of users × items: {error}") from None
         if matrix.shape != self.shape:
             raise InputError(f"observed must be users × items as the plan, {self.shape}; got {matrix.shape}")
-        check_columns("observed", matrix)
+        check_compressed(matrix, "observed")
         return matrix
 
 

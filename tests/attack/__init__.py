@@ -1,0 +1,1 @@
+"""Attacks: inputs that were made to break prorec."""
