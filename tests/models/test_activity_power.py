@@ -57,6 +57,15 @@ def test_counts() -> None:
     assert not counted(csr_array((3, 2), dtype=np.float32), POWER).any()
 
 
+@pytest.mark.parametrize("model", [SVD(rank=3), NCE(rank=3), WRMF(rank=3), EASE()], ids=repr)
+def test_vanishing_weights_stay_finite(model: Any) -> None:
+    model = type(model)(**model.get_params() | {"activity_power": 1.0})
+    data = clicks()
+    for is_tiny in (data.user_codes >= 0, data.user_codes < 9):
+        scores = all_scores(model.fit(data.with_weights(np.where(is_tiny, 1e-45, 1.0))))
+        assert np.isfinite(scores).all()
+
+
 def test_svd_by_hand() -> None:
     x, counts = weighted()
     _, _, right = np.linalg.svd(np.sqrt(counts)[:, None] * x)

@@ -6,6 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+_MIN_ACTIVITY = 1e-12
+"""Smallest activity relative to the largest; below it, counts would not fit into single precision."""
+
 
 def count_users(matrix: csr_array, power: float) -> NDArray[np.float64] | None:
     """Return how many times each user counts: activity^(−power), scaled so that a click counts once on average.
@@ -39,6 +42,8 @@ def count_users(matrix: csr_array, power: float) -> NDArray[np.float64] | None:
     activity = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel()
     is_active = activity > 0
     counts = np.zeros_like(activity)
-    counts[is_active] = activity[is_active] ** -float(power)
-    total = float(counts @ activity)
-    return counts * (activity.sum() / total) if total > 0 else counts
+    if is_active.any():
+        relative = np.maximum(activity[is_active] / activity.max(), _MIN_ACTIVITY)
+        counts[is_active] = relative ** -float(power)
+        counts *= activity.sum() / (counts @ activity)
+    return counts
