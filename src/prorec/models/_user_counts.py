@@ -1,4 +1,4 @@
-"""How much each user counts in a loss: a power of the user's activity, so that very active users need not dominate."""
+"""The number of times that each user counts in a loss, by a power of the user's activity."""
 
 from __future__ import annotations
 
