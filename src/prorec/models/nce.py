@@ -26,12 +26,14 @@ class NCE(Model):
     right singular vectors Q and values σ of D embed the items, U = X·Q·diag(√σ) embeds the users, and a ridge
     regression Y = (UᵀU + ζI)⁻¹·UᵀX predicts the clicks from the users' embeddings. U and Yᵀ are the factors.
 
-    A pair is a click with its weight w as probability, so its expected value in X is w, and in D w·log(M / c_j^power).
-    Given the embeddings, the expected errors of D's approximation and of the ridge regression are least where those of
-    the expected values are, so that w stands wherever a 1 stood. The popularity c_j is the sum of item j's weights
-    times Σw/Σw² over all weights. That factor is 1 for weights of 0 and 1, and keeps items as popular as they are if
-    all weights are halved. Weights of c in place of 1 act as a penalty of ζ/c³. With `activity_power`, the rows of D
-    and X are multiplied by the square root of how often the user counts, in the decomposition and in the regression.
+    A pair is a click with its weight w as probability, so its expected value in X is w, and that in D is proportional
+    to w. Given the embeddings, the expected squared errors of D's approximation and of the ridge regression are least
+    where those of the expected values are, so that w stands wherever a 1 stood. The popularity c_j is the sum of item
+    j's weights times Σw/Σw² over all weights. That factor is 1 for weights of 0 and 1, and keeps items as popular as
+    they are if all weights are halved. Weights of c in place of 1 act as a penalty of ζ/c³.
+
+    With `activity_power`, the rows of D and X are multiplied by the square root of how often the user counts, in the
+    decomposition and in the regression.
 
     References
     ----------
