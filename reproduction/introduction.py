@@ -59,8 +59,9 @@ gains with the paper's, not levels: the paper does not say for certain which par
 
 **Controls.** Relabelling also makes all weights smaller, which by itself is a stronger regularizer. So each row with
 ProRec has controls with the same parameters: the model without denoising; all weights equal to ProRec's mean; ProRec's
-weights shuffled among the interactions; ProRec's weights sorted by item popularity; and, where there is a regularizer,
-weights of 1 and twice the regularizer. A gain that a control has too is not denoising.
+weights shuffled among the interactions; ProRec's weights sorted by item popularity; for all clicks of a user the mean
+of ProRec's weights for that user; and, where there is a regularizer, weights of 1 and twice the regularizer. A gain
+that a control has too is not denoising. One that user means have too is a matter of how much each user counts.
 """
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from prorec._core.progress import Progress
 from prorec.denoise import ProRec
-from prorec.denoise.controls import WeightChange, equalize_weights, make_control
+from prorec.denoise.controls import WeightChange, average_by_user, equalize_weights, make_control
 from prorec.evaluation.parameter_search import Grid
 from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.interactions import Interactions
@@ -21,11 +21,12 @@ from reproduction.protocol import Protocol, Result, Row, StepProgress
 
 MODELS: Mapping[str, Model] = {
     "SVD": SVD(),
-    "NCE": NCE(),
+    "NCE": NCE(weight_meaning="value"),
     "CDAE": CDAE(device="auto", epochs=50),
-    "WRMF": WRMF(),
+    "WRMF": WRMF(weight_meaning="value"),
     "VAE": VAE(hidden=None, device="auto", epochs=50),
 }
+"""The paper's models. A weight stands for the value of an entry, as in the paper."""
 DENOISER_GRID: Grid = {
     "lam": (0.25, 0.5, 0.75),
     "gamma": tuple("auto" if gamma == 0.1 else f"{10 * gamma:g} auto" for gamma in PAPER_GRIDS["ProRec"]["gamma"]),
@@ -87,6 +88,7 @@ def make_controls(denoiser: ProRec) -> dict[str, Callable[[Interactions], Any]]:
         "weights scaled": equalize_weights,
         "weights shuffled": lambda weights, _: np.random.default_rng(0).permutation(weights),
         "weights by popularity": _sort_by_popularity,
+        "user means": average_by_user,
     }
     controls: dict[str, Callable[[Interactions], Any]] = {"not denoised": replace(denoiser.model).fit}
     controls |= {name: make_control(denoiser, change).fit for name, change in changes.items()}

@@ -14,7 +14,7 @@ from prorec.data.cinema import make_cinema
 from prorec.data.registry import DATASETS, find_files, load_dataset
 from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.interactions import Interactions
-from prorec.models import NCE, Model
+from prorec.models import Model
 from reproduction import result_pages
 from reproduction.ablation import ablation_rows, run_ablation
 from reproduction.case_study import study_case
@@ -128,7 +128,7 @@ class Reproduction:
         )
 
     def _ablation(self, clicks: Interactions, dataset: str) -> str:
-        rows = ablation_rows(NCE())
+        rows = ablation_rows(MODELS["NCE"])
         return result_pages.ablation_page(
             dataset, rows, run_ablation(self._protocol(clicks, dataset), rows, self._progress)
         )
@@ -138,7 +138,7 @@ class Reproduction:
             clicks,
             dataset,
             self._cache,
-            NCE(),
+            MODELS["NCE"],
             n_trials=self._n_trials,
             n_seeds=self._n_seeds,
             levels=(LEVELS[0], LEVELS[-1]) if self._quick else LEVELS,
@@ -164,7 +164,7 @@ class Reproduction:
                 f"the case study needs items with categories, such as genres; {dataset} has none. Use ml-100k or cinema"
             )
         protocol = self._protocol(clicks, dataset)
-        row = Row("NCE", NCE(), PAPER_GRIDS["NCE"])
+        row = Row("NCE", MODELS["NCE"], PAPER_GRIDS["NCE"])
         (plain, _), (denoiser, _) = (protocol.tune(each, 0) for each in (row, add_denoiser(row)))
         case = study_case(clicks, plain, denoiser)
         from reproduction.figures import draw_case

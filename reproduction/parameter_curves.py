@@ -18,7 +18,7 @@ from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.models import NCE
 from reproduction.protocol import Protocol, StepProgress
 
-MODEL = NCE(rank=200, regularization=1000.0, popularity_power=1.0)
+MODEL = NCE(rank=200, regularization=1000.0, popularity_power=1.0, weight_meaning="value")
 FIELDS = {"lambda": "lam", "gamma": "gamma", "beta": "beta"}
 CENTRE = {"lam": 0.5, "gamma": 0.1, "beta": 20.0}
 VALUES: Mapping[str, Sequence[float]] = {

@@ -25,11 +25,13 @@ from prorec.evaluation.comparison import compare_on_splits
 from prorec.models import EASE, NCE, SVD, WRMF, Model
 
 SEEDS = (0, 1, 2)
+# As in the paper, a weight stands for the value of an entry.
+_NCE, _WRMF, _EASE = NCE(weight_meaning="value"), WRMF(weight_meaning="value"), EASE(weight_meaning="value")
 DEFAULTS: Mapping[str, tuple[Model, ...]] = {
-    "amusic": (NCE(), SVD(), WRMF()),
-    "atoy": (NCE(), SVD(), WRMF()),
-    "ml-100k": (NCE(), SVD(), WRMF(), EASE()),
-    "gowalla": (NCE(),),
+    "amusic": (_NCE, SVD(), _WRMF),
+    "atoy": (_NCE, SVD(), _WRMF),
+    "ml-100k": (_NCE, SVD(), _WRMF, _EASE),
+    "gowalla": (_NCE,),
 }
 _RIDGE = 1000.0
 
@@ -54,7 +56,7 @@ def measure_gains(seed: int) -> tuple[float, Mapping[str, float]]:
 
 
 def _make_nce(ridge: float = _RIDGE) -> NCE:
-    return NCE(rank=200, regularization=ridge, popularity_power=1.0)
+    return NCE(rank=200, regularization=ridge, popularity_power=1.0, weight_meaning="value")
 
 
 def measure_defaults(dataset: str, model: Model, n_seeds: int) -> tuple[str, ...]:

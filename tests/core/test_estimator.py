@@ -138,6 +138,8 @@ def test_a_model_shows_its_parameters_and_which_are_not_the_default() -> None:
         "rank": "3",
         "regularization": "1000.0",
         "popularity_power": "1.0",
+        "activity_power": "0.0",
+        "weight_meaning": "'probability'",
         "seed": "0",
         "device": "'auto'",
         "not fitted yet": "",

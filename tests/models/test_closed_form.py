@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -9,8 +11,9 @@ from scipy.sparse.linalg import svds
 
 from prorec import InputError
 from prorec.models import EASE, NCE, SVD, WRMF
+from prorec.models.model import WeightMeaning
 from prorec.models.svd import leading_right_vectors
-from tests.models.helpers import all_scores, clicks, factors_of, make_matrix
+from tests.models.helpers import all_scores, clicks, make_matrix
 
 
 @pytest.mark.parametrize("shape", [(40, 30), (30, 40), (700, 500), (500, 700)])
@@ -62,32 +65,40 @@ def test_svd_keeps_as_much_as_arpack() -> None:
 def test_nce_against_its_formula() -> None:
     matrix = make_matrix(50, 40)
     x = matrix.toarray().astype(float)
-    popularity = x.sum(axis=0) / x[x > 0].mean()
-    discount = np.maximum(np.log(50 / np.where(popularity > 0, popularity, 1) ** 1.1), 0)
-    _, values, right = np.linalg.svd(x * discount)
-    users = x @ right[:6].T * np.sqrt(values[:6])
-    items = np.linalg.solve(users.T @ users + 7 * np.eye(6), users.T @ x)
-    factors = factors_of(NCE(rank=6, regularization=7, popularity_power=1.1).fit(matrix))
-    np.testing.assert_allclose(factors.users @ factors.items.T, users @ items, atol=1e-4)
+    means: dict[WeightMeaning, float] = {"probability": (x**2).sum() / x.sum(), "value": x[x > 0].mean()}
+    for meaning, mean in means.items():
+        popularity = x.sum(axis=0) / mean
+        discount = np.maximum(np.log(50 / np.where(popularity > 0, popularity, 1) ** 1.1), 0)
+        _, values, right = np.linalg.svd(x * discount)
+        users = x @ right[:6].T * np.sqrt(values[:6])
+        items = np.linalg.solve(users.T @ users + 7 * np.eye(6), users.T @ x)
+        model = NCE(rank=6, regularization=7, popularity_power=1.1, weight_meaning=meaning)
+        np.testing.assert_allclose(all_scores(model.fit(matrix)), users @ items, atol=1e-4)
 
 
 def test_ease_against_its_formula() -> None:
     matrix = make_matrix(50, 40)
     x = matrix.toarray().astype(float)
-    inverse = np.linalg.inv(x.T @ x + 5 * np.eye(40))
-    weights = -inverse / inverse.diagonal()
-    np.fill_diagonal(weights, 0)
-    np.testing.assert_allclose(EASE(5).fit(matrix).scores_(np.arange(50)), x @ weights, atol=1e-5)
+    grams: dict[WeightMeaning, Any] = {"probability": x.T @ x, "value": x.T @ x}
+    np.fill_diagonal(grams["probability"], x.sum(axis=0))
+    for meaning, gram in grams.items():
+        inverse = np.linalg.inv(gram + 5 * np.eye(40))
+        weights = -inverse / inverse.diagonal()
+        np.fill_diagonal(weights, 0)
+        model = EASE(5, weight_meaning=meaning).fit(matrix)
+        np.testing.assert_allclose(model.scores_(np.arange(50)), x @ weights, atol=1e-5)
 
 
-def test_wrmf_users_solve_their_equation() -> None:
+@pytest.mark.parametrize("meaning", ["probability", "value"])
+def test_wrmf_users_solve_their_equation(meaning: WeightMeaning) -> None:
     matrix = make_matrix(60, 50)
-    model = WRMF(rank=8, alpha=10, regularization=2, sweeps=5).fit(matrix)
+    model = WRMF(rank=8, alpha=10, regularization=2, sweeps=5, weight_meaning=meaning).fit(matrix)
     h = model.arrays_["items"].astype(float)
     for user in range(60):
         weights = matrix[[user]].toarray()[0].astype(float)
         left = h.T @ h + 2 * np.eye(8) + 10 * (h.T * weights) @ h
-        expected = np.linalg.solve(left, h.T @ ((10 * weights + 1) * weights))
+        target = 11 * weights if meaning == "probability" else (10 * weights + 1) * weights
+        expected = np.linalg.solve(left, h.T @ target)
         np.testing.assert_allclose(model.arrays_["users"][user], expected, atol=1e-4)
 
 
@@ -97,8 +108,8 @@ def test_wrmf_lowers_its_objective() -> None:
 
     def objective(model: WRMF) -> float:
         users, items = (model.arrays_[name].astype(float) for name in ("users", "items"))
-        # The normal equations minimize (1 + αr)(r − s)² on observed pairs and s² on the others.
-        errors = (1 + 10 * x) * (x - users @ items.T) ** 2
+        scores = users @ items.T
+        errors = x * 11 * (1 - scores) ** 2 + (1 - x) * scores**2
         return float(errors.sum() + 2 * ((users**2).sum() + (items**2).sum()))
 
     values = [objective(WRMF(rank=8, alpha=10, regularization=2, sweeps=sweeps).fit(matrix)) for sweeps in (1, 3, 15)]

@@ -24,7 +24,7 @@ def test_names_in_any_case() -> None:
         ("nse", {}, "there is no model called 'nse'; did you mean 'nce'"),
         ("prorec", {}, "there is no model called 'prorec'"),
         ("nce", {"ranks": 5}, "NCE has no parameter called 'ranks'; did you mean 'rank'"),
-        ("ease", {"zzz": 5}, "EASE has no parameter called 'zzz'; There are device, regularization, seed"),
+        ("ease", {"zzz": 5}, "EASE has no parameter called 'zzz'; There are activity_power, device, regularization"),
     ],
 )
 def test_unknown_names_are_refused_with_a_suggestion(name: str, parameters: dict[str, object], message: str) -> None:

@@ -17,7 +17,7 @@ from prorec import InputError, Interactions
 from prorec._core import device as device_module
 from prorec._core.tensors import to_tensor
 from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, load
-from prorec.models._gpu_least_squares import _RowBlock, solve_least_squares
+from prorec.models._gpu_least_squares import LeastSquares, _RowBlock, solve_least_squares
 from prorec.models._gpu_matrix import GpuMatrix
 from tests.models.helpers import UNUSUAL, clicks, fit_on_cpu, make_matrix, make_unusual_matrix
 
@@ -26,6 +26,12 @@ MODELS: list[Model] = [
     NCE(rank=5, regularization=3.0, popularity_power=1.1),
     WRMF(rank=5, sweeps=4, regularization=2.0),
     EASE(regularization=5.0),
+    NCE(rank=5, regularization=3.0, activity_power=0.5, weight_meaning="value"),
+    WRMF(rank=5, sweeps=4, regularization=2.0, activity_power=0.5),
+    WRMF(rank=5, sweeps=4, regularization=2.0, weight_meaning="value"),
+    EASE(regularization=5.0, activity_power=0.5),
+    EASE(regularization=5.0, weight_meaning="value"),
+    SVD(rank=5, activity_power=0.5),
 ]
 
 
@@ -89,7 +95,7 @@ def test_wrmf_users_solve_their_equation(device: torch.device) -> None:
     for user in range(60):
         weights = matrix[[user]].toarray()[0].astype(float)
         left = h.T @ h + 2 * np.eye(8) + 10 * (h.T * weights) @ h
-        expected = np.linalg.solve(left, h.T @ ((10 * weights + 1) * weights))
+        expected = np.linalg.solve(left, h.T @ (11 * weights))
         np.testing.assert_allclose(model.arrays_["users"][user], expected, atol=1e-4)
     np.testing.assert_allclose(model.encode_users(matrix), model.arrays_["users"], atol=1e-4)
 
@@ -116,8 +122,9 @@ def test_solved_rows_of_wrmf_stay(device: torch.device) -> None:
     items = torch.eye(4, device=device)
     users = torch.zeros((4, 4), device=device)
     users[:3] = torch.eye(4)[:3] * (11 / 13)  # nearly the solution of (1 + 1 + 10)·x = 11, for all but the last
+    problem = LeastSquares(alpha=10.0, target=(11.0, 0.0), ridge=2.0)
     for steps in (3, 40):
-        solve_least_squares(matrix, items, users, alpha=10.0, ridge=2.0, steps=steps, tolerance=1e-5)
+        solve_least_squares(matrix, items, users, problem, steps=steps, tolerance=1e-5)
         np.testing.assert_allclose(users.cpu(), np.eye(4) * 11 / 13, atol=1e-6)
 
 

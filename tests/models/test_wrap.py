@@ -123,6 +123,48 @@ def test_weight_zero_is_left_out() -> None:
     assert model.fitted_.matrix.nnz == data.matrix.nnz - int((data.item_codes == 3).sum())
 
 
+def test_clicks_are_drawn_with_their_weight_as_probability() -> None:
+    data = clicks()
+    weights = np.where(data.item_codes < 10, 1.0, np.where(data.item_codes < 20, 0.6, 0.0))
+    first, second = (wrap(ByScores(), sample_clicks=True).fit(data.with_weights(weights)) for _ in range(2))
+    drawn = csr_array(first.fitted_.matrix)  # type: ignore[attr-defined]
+    assert (drawn.data == 1).all()
+    np.testing.assert_array_equal(drawn.toarray(), second.fitted_.matrix.toarray())  # type: ignore[attr-defined]
+    assert drawn[:, :10].nnz == (weights == 1).sum()
+    assert drawn[:, 20:].nnz == 0
+    n_uncertain = (data.item_codes >= 10).sum() - (data.item_codes >= 20).sum()
+    assert drawn[:, 10:20].nnz == pytest.approx(0.6 * n_uncertain, abs=4 * np.sqrt(0.24 * n_uncertain))
+    given: Any = wrap(ByScores()).fit(data.with_weights(weights))
+    assert set(given.fitted_.matrix.data.tolist()) == {1.0, np.float32(0.6)}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("index", "draws"), [(0, False), (1, True), (2, False)])
+def test_bpr_of_implicit_sees_drawn_clicks(index: int, draws: bool) -> None:
+    assert wrap(implicit_models()[index]).sample_clicks == draws  # type: ignore[attr-defined]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_models_of_cornac_see_drawn_clicks() -> None:
+    data = clicks()
+    model: Any = wrap(cornac_models()[1]).fit(data.with_weights(np.full(len(data), 0.5)))
+    assert model.fitted_.train_set.num_ratings == pytest.approx(len(data) / 2, rel=0.2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_als_of_implicit_multiplies_confidence_by_the_weight() -> None:
+    """As the documentation of `wrap` says: (HᵀH + λI + Σ (αw − 1)·hhᵀ)·x = Σ αw·h."""
+    data = clicks().with_weights(np.random.default_rng(0).choice([0.3, 0.7, 1.0], len(clicks())))
+    als: Any = wrap(implicit_models()[0]).fit(data)
+    h = als.fitted_.item_factors.astype(np.float64)
+    row = data.matrix[[4]]
+    w = row.toarray()[0].astype(np.float64)
+    observed = w > 0
+    left = h.T @ h + np.eye(4) + (h[observed].T * (5 * w[observed] - 1)) @ h[observed]
+    expected = np.linalg.solve(left, 5 * h.T @ w)
+    np.testing.assert_allclose(als.fitted_.recalculate_user(0, csr_matrix(row)), expected, atol=1e-3)
+
+
 def test_our_models_are_not_wrapped() -> None:
     model: Model = SVD(3)
     assert wrap(model) is model

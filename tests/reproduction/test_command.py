@@ -143,8 +143,8 @@ def test_an_output_that_cannot_be_written_is_refused(run: Run, tmp_path: Path) -
 
 
 def test_deep_models_are_refused_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert select_models(["NCE"]) == {"NCE": NCE()}
+    assert select_models(["NCE"]) == {"NCE": NCE(weight_meaning="value")}
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert select_models(["NCE"]) == {"NCE": NCE()}
+    assert select_models(["NCE"]) == {"NCE": NCE(weight_meaning="value")}
     with pytest.raises(InputError, match=r"VAE need PyTorch.*--models SVD,NCE,WRMF"):
         select_models(["NCE", "VAE"])

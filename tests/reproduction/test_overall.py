@@ -110,6 +110,7 @@ def test_every_split_is_tuned_on_its_own_validation_part_and_judged_by_its_own_t
                 "weights scaled",
                 "weights shuffled",
                 "weights by popularity",
+                "user means",
                 "regulariser doubled",
             )
         ),
@@ -175,6 +176,12 @@ def test_controls_have_weights_of_the_same_size(clicks: prorec.Interactions) -> 
     scaled = fitted["weights scaled"].interactions_.matrix.data
     assert np.ptp(scaled) == 0
     assert scaled.mean() == pytest.approx(wanted.mean(), rel=1e-6)
+    means = fitted["user means"].interactions_
+    for user in np.flatnonzero(means.activity):
+        own = means.matrix[[user]].data
+        assert np.ptp(own) == 0
+    assert np.ptp(means.matrix.data) > 0
+    assert means.matrix.data.mean() == pytest.approx(wanted.mean(), rel=1e-5)
     by_popularity = fitted["weights by popularity"].interactions_
     popularity = by_popularity.popularity[by_popularity.item_codes]
     assert np.corrcoef(popularity, by_popularity.matrix.data)[0, 1] > 0.1

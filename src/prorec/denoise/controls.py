@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec._core.random import make_generator
 from prorec.denoise.denoiser import ProRec
 from prorec.interactions import Interactions
 from prorec.models.wrap import wrap
@@ -33,6 +34,44 @@ def equalize_weights(weights: Weights, interactions: Interactions) -> Weights:
     NDArray of float32
     """
     return np.full_like(weights, weights.mean(dtype=np.float64))
+
+
+def average_by_user(weights: Weights, interactions: Interactions) -> Weights:
+    """Return the mean weight of its user for every interaction: what remains is how much each user counts.
+
+    Parameters
+    ----------
+    weights : NDArray of float32
+        The denoiser's weights.
+    interactions : Interactions
+        Interactions that the weights belong to.
+
+    Returns
+    -------
+    NDArray of float32
+    """
+    users = interactions.user_codes
+    sums = np.bincount(users, weights, interactions.n_users)
+    return np.asarray(sums[users] / interactions.activity[users], dtype=np.float32)
+
+
+def shuffle_within_users(weights: Weights, interactions: Interactions) -> Weights:
+    """Return each user's weights in a random order, the same in every call.
+
+    Parameters
+    ----------
+    weights : NDArray of float32
+        The denoiser's weights.
+    interactions : Interactions
+        Interactions that the weights belong to.
+
+    Returns
+    -------
+    NDArray of float32
+    """
+    # Interactions are in the order of their users, which is the first key here.
+    order = np.lexsort((make_generator(0).random(len(weights)), interactions.user_codes))
+    return weights[order]
 
 
 def make_control(denoiser: ProRec, change_weights: WeightChange = equalize_weights) -> ProRec:

@@ -71,6 +71,10 @@ class CpuMatrix:
         """Return the matrix with each column multiplied by its factor."""
         return self._with_data((factors[self.matrix.indices] * self.matrix.data).astype(np.float32))
 
+    def scale_rows(self, factors: NDArray[np.float64]) -> CpuMatrix:
+        """Return the matrix with each row multiplied by its factor."""
+        return self._with_data((np.repeat(factors, np.diff(self.matrix.indptr)) * self.matrix.data).astype(np.float32))
+
     def digest(self) -> str:
         """Return a text that differs between different matrices."""
         return digest(np.array(self.shape), self.matrix.indptr, self.matrix.indices, self.matrix.data)
@@ -147,6 +151,19 @@ def row_sums(matrix: csr_array) -> NDArray[np.float32]:
     if len(rows):
         sums[rows] = np.add.reduceat(matrix.data, matrix.indptr[rows], dtype=np.float32)
     return sums
+
+
+def drop_zeros(matrix: csr_array) -> csr_array:
+    """Return the matrix without entries of 0; the matrix itself if it has none.
+
+    >>> drop_zeros(csr_array(([1.0, 0.0], [0, 1], [0, 2]))).nnz
+    1
+    """
+    if matrix.data.all():
+        return matrix
+    kept = matrix.copy()
+    kept.eliminate_zeros()
+    return kept
 
 
 def normalize_rows(matrix: csr_array) -> csr_array:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from prorec._core.tensors import to_tensor
 from prorec.models._gpu_matrix import (
     GpuMatrix,
     SparsityPattern,
@@ -21,38 +25,55 @@ _FEW_STEPS = 8
 """Up to so many steps, solved rows stay in the block: to remove them costs more than to carry them along."""
 
 
+class LeastSquares(NamedTuple):
+    """The equation (Σ n·hhᵀ + λI + α Σ n·w·hhᵀ)·x = Σ n·t(w)·w·h of each row."""
+
+    alpha: float
+    """Confidence α that a click has beyond that of other pairs."""
+    target: tuple[float, float]
+    """Constant and slope of t(w)."""
+    ridge: float
+    """Penalty λ."""
+    counts: NDArray[np.float64] | None = None
+    """Number of times n that each h counts; None if each counts once."""
+
+
 def solve_least_squares(
     matrix: GpuMatrix,
     fixed: torch.Tensor,
     solution: torch.Tensor,
+    problem: LeastSquares,
     *,
-    alpha: float,
-    ridge: float,
     steps: int,
     tolerance: float,
 ) -> None:
-    """Solve (HᵀH + λI + α Σ r·hhᵀ)·x = Σ (αr + 1)·r·h for each row, in place.
+    """Solve the equation of each row, in place.
 
     Parameters
     ----------
     matrix : GpuMatrix
-        Weights r: one row for each row of `solution`, one column for each row of `fixed`.
+        Weights w: one row for each row of `solution`, one column for each row of `fixed`.
     fixed : torch.Tensor
         Factors H of the other side.
     solution : torch.Tensor
         Factors x: the start of the iteration, and its result.
-    alpha, ridge : float
-        α and λ.
+    problem : LeastSquares
+        The other parts of the equation.
     steps : int
         Maximum number of steps of conjugate gradients.
     tolerance : float
         Relative residual at which a row is solved.
     """
     rank = fixed.shape[1]
-    gram = (dense_gram(fixed) + ridge * torch.eye(rank, dtype=torch.float64, device=fixed.device)).float()
+    counts = None if problem.counts is None else to_tensor(problem.counts, fixed.device)
+    scaled = fixed if counts is None else fixed * counts.sqrt().float()[:, None]
+    ridge = problem.ridge * torch.eye(rank, dtype=torch.float64, device=fixed.device)
+    gram = (dense_gram(scaled) + ridge).float()
+    if counts is not None:
+        counts = counts.float()
 
     def solve(begin: int, end: int) -> None:
-        block = _RowBlock(matrix, fixed, gram, alpha, begin, end)
+        block = _RowBlock(matrix, fixed, gram, problem, counts, begin, end)
         solution[begin:end] = block.solve(solution[begin:end].clone(), steps, tolerance)
 
     run_in_blocks(solve, _cut_rows(matrix.pattern))
@@ -72,16 +93,27 @@ class _RowBlock:
     """Some rows and the factors h of their entries, gathered once."""
 
     def __init__(
-        self, matrix: GpuMatrix, fixed: torch.Tensor, gram: torch.Tensor, alpha: float, begin: int, end: int
+        self,
+        matrix: GpuMatrix,
+        fixed: torch.Tensor,
+        gram: torch.Tensor,
+        problem: LeastSquares,
+        counts: torch.Tensor | None,
+        begin: int,
+        end: int,
     ) -> None:
         pattern = matrix.pattern
         first, last = pattern.host_indptr[[begin, end]].tolist()
         self.gram = gram
         self._set_rows(pattern.indptr[begin : end + 1] - first, last - first)
-        self.h = fixed.index_select(0, pattern.indices[first:last])
+        others = pattern.indices[first:last]
+        self.h = fixed.index_select(0, others)
         weights = matrix.values[first:last]
-        self.confidence = alpha * weights
-        self.target = (self.confidence + 1) * weights
+        constant, slope = problem.target
+        self.confidence = problem.alpha * weights
+        self.target = (slope * weights + constant) * weights
+        if counts is not None:
+            self.confidence, self.target = (each * counts[others] for each in (self.confidence, self.target))
 
     def _set_rows(self, indptr: torch.Tensor, n_entries: int) -> None:
         self.indptr, self.starts = indptr, find_segments(indptr)
@@ -93,7 +125,7 @@ class _RowBlock:
         return sum_rows(self.h, self.entries, self.starts, weights)
 
     def _apply(self, x: torch.Tensor) -> torch.Tensor:
-        """Return (HᵀH + λI + α Σ r·hhᵀ)·x of each row."""
+        """Return (Σ n·hhᵀ + λI + α Σ n·w·hhᵀ)·x of each row."""
         products = x.index_select(0, self.rows).mul_(self.h).sum(dim=1)
         return torch.addmm(self._sum_entries(products.mul_(self.confidence)), x, self.gram)
 

@@ -145,6 +145,11 @@ class GpuMatrix:
         values = to_tensor(factors, self.device)[self.pattern.indices] * self.values
         return GpuMatrix(self.pattern, values.to(self.values.dtype))
 
+    def scale_rows(self, factors: NDArray[np.float64]) -> GpuMatrix:
+        """Return the matrix with each row multiplied by its factor."""
+        values = to_tensor(factors, self.device)[self.pattern.rows] * self.values
+        return GpuMatrix(self.pattern, values.to(self.values.dtype))
+
     def normalize_rows(self) -> GpuMatrix:
         """Return the matrix with each row divided by its Euclidean norm; rows of zeros stay as they are."""
         squares = self.pattern.sum_by_row(self.values.double().square())

@@ -30,6 +30,7 @@ except ModuleNotFoundError:
     raise MissingExtraError("CDAE and VAE need PyTorch, which is not installed: pip install 'prorec[torch]'") from None
 
 from prorec.models._batches import Batch, BatchMaker
+from prorec.models._cpu_matrix import drop_zeros
 from prorec.models._gpu_top_k import GpuRanker
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def train(
     matrix = interactions.matrix
     device = model._device(matrix.shape) or torch.device("cpu")
     on_gpu = _is_gpu(device)
-    batches = BatchMaker(matrix, device, model.corruption, is_normalized=network.is_multinomial, draws_on_device=on_gpu)
+    clicks = drop_zeros(matrix)  # an entry of weight 0 takes no part in anything that is drawn
+    batches = BatchMaker(clicks, device, model.corruption, is_normalized=network.is_multinomial, draws_on_device=on_gpu)
     network.move_to(device)
     # The gradient of ζ·‖θ‖² is 2ζθ: Adam adds it without building the squares.
     decay = 2 * model.regularization
@@ -128,7 +130,7 @@ def train(
         list(network.parameters.values()), lr=model.learning_rate, weight_decay=decay, fused=True
     )
     state = _State(model, network, optimizer, interactions, validation, folder)
-    active = np.flatnonzero(np.diff(matrix.indptr))
+    active = np.flatnonzero(np.diff(clicks.indptr))
     task = f"Training {type(model).__name__}"
     while state.epoch < model.epochs and state.n_waited < model.patience:
         rng = make_generator(model.seed + 1000 * (state.epoch + 1))

@@ -33,6 +33,11 @@ class CDAE(_Autoencoder):
     The loss is the cross-entropy of Eq. 3. The hidden state z, W' and b' are the factors. A new user has the mean of
     the user vectors. On sparse data the model may learn little more than popularity.
 
+    A pair is a click with its weight w as probability. The cross-entropy is linear in its target, so that the expected
+    loss of a prediction is −w·log ŷ − (1 − w)·log(1 − ŷ): the weight is the target. The input is the expected row, the
+    weights. Weights of c in place of 1 multiply the best predictions by c, which no regularizer does, but which leaves
+    their order as it is.
+
     References
     ----------
     Y. Wu, C. DuBois, A. X. Zheng and M. Ester, "Collaborative denoising auto-encoders for top-N recommender systems",

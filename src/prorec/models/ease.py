@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,19 @@ from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from prorec._core.array_rules import ArrayRule
-from prorec._core.checks import check_float
+from prorec._core.checks import check_choice, check_float
 from prorec._core.errors import InputError, MemoryLimitError
 from prorec.models._cpu_matrix import CpuMatrix
-from prorec.models.model import Model, ScoreFunction
+from prorec.models._user_counts import count_users
+from prorec.models.model import Model, ScoreFunction, WeightMeaning
 from prorec.models.storage import Arrays
 
 if TYPE_CHECKING:
     import torch
 
+    from prorec.models._gpu_matrix import GpuMatrix
+
+_Matrix = TypeVar("_Matrix", "CpuMatrix", "GpuMatrix")
 _MAX_BYTES = 8e9
 """Memory that the item weights may take on the CPU."""
 
@@ -28,7 +32,12 @@ _MAX_BYTES = 8e9
 class EASE(Model):
     """Scores items by learned weights between items, S = X·B.
 
-    B minimizes ‖X − XB‖² + λ‖B‖² with a diagonal of zeros, so B_jk = −P_jk / P_kk with P = (XᵀX + λI)⁻¹.
+    B minimizes ‖X − XB‖² + λ‖B‖² with a diagonal of zeros, so B_jk = −P_jk / P_kk with P = (G + λI)⁻¹ and G = XᵀX.
+
+    A pair is a click, X_ij = 1, with its weight w_ij as probability. The loss depends on X by XᵀX only, so its expected
+    value is least for the expected G, which has Σ_i w_ij·w_ik off the diagonal and Σ_i w_ij on it, because X_ij² is
+    X_ij. Weights of c in place of 1 act as a penalty of λ/c² + (1/c − 1)·n_j on row j of B, where n_j is the item's
+    number of clicks. With `activity_power`, each user counts as often in the sums of G.
 
     The model has a weight for each pair of items and suits thousands of items, not millions. `fit` refuses more than
     8 GB of weights, or more than a GPU has free. There are no factors; `scores_` is a function.
@@ -42,6 +51,11 @@ class EASE(Model):
 
     regularization: float = 250.0
     """Penalty λ on the squared item weights."""
+    activity_power: float = 0.0
+    """Exponent p of a user's activity; each user counts activity^(−p) times. With 0 all count the same."""
+    weight_meaning: WeightMeaning = "probability"
+    """Meaning of a weight: "probability" of a genuine click, or "value", which stands for X_ij itself, so that G is the
+    Gram matrix of the weights, as in the ProRec paper."""
     seed: int = 0
     """Has no effect, because nothing is drawn at random; every model takes a seed."""
     device: str = field(default="auto", repr=False, compare=False)
@@ -51,6 +65,8 @@ class EASE(Model):
         """Check that the parameters are valid, and that the item weights fit into memory."""
         if not check_float("regularization", self.regularization, 0) > 0:
             raise InputError(f"regularization must be above 0; got {self.regularization!r}")
+        check_float("activity_power", self.activity_power, 0, 1)
+        check_choice("weight_meaning", self.weight_meaning, ("probability", "value"))
         device = self._device(shape)
         needed, limit = 16.0 * shape[1] ** 2, _MAX_BYTES
         limit_text = f"at most {limit / 1e9:.0f} GB are allowed"
@@ -74,8 +90,9 @@ class EASE(Model):
         device = self._device(matrix.shape)
         if device is not None:
             return {"item_weights": self._learn_on_gpu(matrix, device)}
-        gram = CpuMatrix(matrix).gram()
-        gram[np.diag_indices_from(gram)] += float(self.regularization)
+        rows, gain = self._prepare(CpuMatrix(matrix), matrix)
+        gram = rows.gram()
+        gram[np.diag_indices_from(gram)] += gain
         factor, info = lapack.dpotrf(gram, lower=True, overwrite_a=True)
         inverse, info = lapack.dpotri(factor, lower=True, overwrite_c=True) if info == 0 else (factor, info)
         self._check_factorized(info)
@@ -85,13 +102,28 @@ class EASE(Model):
         np.fill_diagonal(weights, 0)
         return {"item_weights": weights.astype(np.float32)}
 
+    def _prepare(self, clicks: _Matrix, matrix: csr_array) -> tuple[_Matrix, NDArray[np.float64]]:
+        """Return rows whose Gram matrix is G but for its diagonal, and what G + λI has more there."""
+        counts = count_users(matrix, self.activity_power)
+        rows = clicks if counts is None else clicks.scale_rows(np.sqrt(counts))
+        gain = np.full(matrix.shape[1], float(self.regularization))
+        if self.weight_meaning == "probability":
+            weights = matrix.data.astype(np.float64)
+            variance = weights * (1 - weights)
+            if counts is not None:
+                variance *= np.repeat(counts, np.diff(matrix.indptr))
+            gain += np.bincount(matrix.indices, variance, matrix.shape[1])
+        return rows, gain
+
     def _learn_on_gpu(self, matrix: csr_array, device: torch.device) -> NDArray[np.float32]:
         import torch
 
+        from prorec._core.tensors import to_tensor
         from prorec.models._gpu_matrix import GpuMatrix, to_host
 
-        gram = GpuMatrix.from_scipy(matrix, device).gram_on_device()
-        gram.diagonal().add_(float(self.regularization))
+        rows, gain = self._prepare(GpuMatrix.from_scipy(matrix, device), matrix)
+        gram = rows.gram_on_device()
+        gram.diagonal().add_(to_tensor(gain, device))
         factor, info = torch.linalg.cholesky_ex(gram)
         del gram  # the inverse takes its memory
         self._check_factorized(int(info))

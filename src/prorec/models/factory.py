@@ -34,8 +34,8 @@ def make_model(name: str, parameters: Mapping[str, Any] | None = None) -> Model:
 
     Examples
     --------
-    >>> make_model("nce", {"rank": 20})
-    NCE(rank=20, regularization=1000.0, popularity_power=1.0, seed=0)
+    >>> make_model("svd", {"rank": 20})
+    SVD(rank=20, activity_power=0.0, seed=0)
     """
     classes = {each.lower(): model_class for each, model_class in Model.registry.items()}
     if name.lower() not in classes:
@@ -71,8 +71,8 @@ def cap_rank(model: Model, shape: tuple[int, int], set_by_user: Container[str] =
 
     Examples
     --------
-    >>> cap_rank(make_model("nce"), (40, 1000))
-    NCE(rank=10, regularization=1000.0, popularity_power=1.0, seed=0)
+    >>> cap_rank(make_model("svd"), (40, 1000))
+    SVD(rank=10, activity_power=0.0, seed=0)
     """
     max_rank = max(1, min(shape) // 4)
     if "rank" in set_by_user or getattr(model, "rank", 0) <= max_rank:

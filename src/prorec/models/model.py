@@ -32,6 +32,8 @@ from prorec.transport.factors import Factors, Link
 Objective = Literal["squared", "binary", "multinomial"]
 """How a model compares scores with weights: squared error (Eq. 2), cross-entropy of a yes or no for each item (Eq. 3),
 or cross-entropy of one choice among all items."""
+WeightMeaning = Literal["probability", "value"]
+"""Meaning of a weight: the probability that the click is genuine, or the value that takes the place of a 1."""
 ScoreFunction = Callable[[NDArray[np.intp]], NDArray[np.float32]]
 """A function from row numbers to one row of numbers each, one number for each item."""
 
@@ -74,7 +76,7 @@ class Model(Estimator):
     # ── a model's own part ──────────────────────────────────────────────────────────────────────────
 
     def _learn(self, matrix: csr_array) -> Arrays:
-        """Return arrays learned from weights in [0, 1], users × items; a weight stands wherever a 1 stood."""
+        """Return arrays learned from weights, users × items; a weight is the probability of a genuine click."""
         raise NotImplementedError
 
     def _learn_from(self, matrix: csr_array, start: Arrays) -> Arrays:
@@ -143,7 +145,8 @@ class Model(Estimator):
         Parameters
         ----------
         interactions : Interactions or sparse matrix
-            Weights in [0, 1], users × items. An interaction of weight 0 counts as unobserved.
+            Weights in [0, 1], users × items: the probability that an interaction is genuine. The model minimizes its
+            expected loss, in which an interaction of weight 0 counts as unobserved.
         init_from : Model, optional
             Fitted model of the same class and size to start from; see `supports_warm_start`.
 

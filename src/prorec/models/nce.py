@@ -11,9 +11,10 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 
 from prorec._core.array_rules import ArrayRule
-from prorec._core.checks import check_float, check_int
+from prorec._core.checks import check_choice, check_float, check_int
 from prorec.models._cpu_matrix import multiply, to_device_matrix
-from prorec.models.model import Model
+from prorec.models._user_counts import count_users
+from prorec.models.model import Model, WeightMeaning
 from prorec.models.storage import Arrays
 from prorec.models.svd import leading_right_vectors
 
@@ -26,8 +27,14 @@ class NCE(Model):
     right singular vectors Q and values σ of D embed the items, U = X·Q·diag(√σ) embeds the users, and a ridge
     regression Y = (UᵀU + ζI)⁻¹·UᵀX predicts the clicks from the users' embeddings. U and Yᵀ are the factors.
 
-    A weight stands wherever a 1 stood, in D too. The popularity c_j is the sum of item j's weights divided by the mean
-    weight, so that no item becomes less popular when all weights are halved.
+    A pair is a click with its weight w as probability, so its expected value in X is w, and that in D is proportional
+    to w. Given the embeddings, the expected squared errors of D's approximation and of the ridge regression are least
+    where those of the expected values are, so that w stands wherever a 1 stood. The popularity c_j is the sum of item
+    j's weights times Σw/Σw² over all weights. That factor is 1 for weights of 0 and 1, and keeps items as popular as
+    they are if all weights are halved. Weights of c in place of 1 act as a penalty of ζ/c³.
+
+    With `activity_power`, the rows of D and X are multiplied by the square root of how often the user counts, in the
+    decomposition and in the regression.
 
     References
     ----------
@@ -43,6 +50,11 @@ class NCE(Model):
     """Penalty ζ of the ridge regression."""
     popularity_power: float = 1.0
     """Exponent of an item's popularity in D; larger values favour rare items."""
+    activity_power: float = 0.0
+    """Exponent p of a user's activity; each user counts activity^(−p) times. With 0 all count the same."""
+    weight_meaning: WeightMeaning = "probability"
+    """Meaning of a weight: "probability" of a genuine click, or "value", which stands for X_ij itself; then c_j is the
+    sum of the weights divided by the mean of those above 0, as in the reproduction of the ProRec paper."""
     seed: int = 0
     """Seed of the random start of the decomposition."""
     device: str = field(default="auto", repr=False, compare=False)
@@ -53,6 +65,8 @@ class NCE(Model):
         check_int("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
         check_float("regularization", self.regularization, 0)
         check_float("popularity_power", self.popularity_power, 0, 10)
+        check_float("activity_power", self.activity_power, 0, 1)
+        check_choice("weight_meaning", self.weight_meaning, ("probability", "value"))
         check_int("seed", self.seed, 0)
         self._device(shape)
 
@@ -63,19 +77,27 @@ class NCE(Model):
     def _learn(self, matrix: csr_array) -> Arrays:
         clicks = to_device_matrix(matrix, self._device(matrix.shape))
         popularity = clicks.column_sums()
-        popularity *= clicks.count_nonzero() / max(popularity.sum(), np.finfo(np.float64).tiny)
+        total = max(popularity.sum(), np.finfo(np.float64).tiny)
+        if self.weight_meaning == "probability":
+            squares = float(np.square(matrix.data, dtype=np.float64).sum())
+            popularity *= total / squares if squares > 0 else 1.0
+        else:
+            popularity *= clicks.count_nonzero() / total
         with np.errstate(divide="ignore"):
             discount = np.maximum(np.log(matrix.shape[0]) - self.popularity_power * np.log(popularity), 0)
         discount[popularity == 0] = 0  # entries of weight 0 must not become infinite
-        values, vectors = leading_right_vectors(clicks.scale_columns(discount), self.rank, self.seed)
+        counts = count_users(matrix, self.activity_power)
+        rows = clicks if counts is None else clicks.scale_rows(np.sqrt(counts))
+        values, vectors = leading_right_vectors(rows.scale_columns(discount), self.rank, self.seed)
         projection = (vectors * np.sqrt(values)).astype(np.float32)
-        users = clicks.times(projection)
+        regressors = rows.times(projection)
         # This ridge is so small that it changes only a singular matrix.
-        ridge = max(self.regularization, 1e-9 * clicks.sum_of_squares(users) + 1e-12)
-        gram = clicks.dense_gram(users) + ridge * np.eye(self.rank)
-        targets = clicks.to_host(clicks.transposed.times(users)).astype(np.float64)
+        ridge = max(self.regularization, 1e-9 * clicks.sum_of_squares(regressors) + 1e-12)
+        gram = clicks.dense_gram(regressors) + ridge * np.eye(self.rank)
+        targets = clicks.to_host(rows.transposed.times(regressors)).astype(np.float64)
         items = cho_solve(cho_factor(gram), targets.T).T.astype(np.float32)
-        return {"users": clicks.to_host(users), "items": np.ascontiguousarray(items), "projection": projection}
+        users = clicks.to_host(regressors if counts is None else clicks.times(projection))
+        return {"users": users, "items": np.ascontiguousarray(items), "projection": projection}
 
     def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
         """Return user factors U for rows of weights X."""

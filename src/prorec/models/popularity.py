@@ -16,6 +16,7 @@ from prorec.models.storage import Arrays
 class Popularity(Model):
     """Ranks items by the sum of their weights, S_ij = Σ_u X_uj.
 
+    A weight is the probability that a click is genuine, so the sum is the item's expected number of genuine clicks.
     Two items are similar if they have the same users.
 
     Examples

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
-from prorec._core.checks import check_int
+from prorec._core.checks import check_float, check_int
 from prorec._core.parallel import single_blas_thread
 from prorec._core.random import make_generator
 from prorec.models._cpu_matrix import CpuMatrix, Dense, multiply, to_device_matrix
+from prorec.models._user_counts import count_users
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
 
@@ -43,6 +44,11 @@ class SVD(Model):
 
     X ≈ U·Vᵀ, with V the leading right singular vectors of X and U = X·V. U and V are the factors.
 
+    A pair is a click with its weight w as probability. The expected squared error of a score s is (w − s)² + w·(1 − w),
+    so that the best approximation of the weights has the least, and X is the matrix of weights. Weights of c in place
+    of 1 multiply all scores by c. With `activity_power`, V is that of the matrix whose rows are multiplied by the
+    square root of how often the user counts, which gives the error of each user that factor.
+
     References
     ----------
     P. Cremonesi, Y. Koren and R. Turrin, "Performance of recommender algorithms on top-N recommendation tasks",
@@ -51,6 +57,8 @@ class SVD(Model):
 
     rank: int = 50
     """Number of factors."""
+    activity_power: float = 0.0
+    """Exponent p of a user's activity; each user counts activity^(−p) times. With 0 all count the same."""
     seed: int = 0
     """Seed of the random start of the decomposition."""
     device: str = field(default="auto", repr=False, compare=False)
@@ -59,12 +67,15 @@ class SVD(Model):
     def check_parameters(self, shape: tuple[int, int]) -> None:
         """Check that the parameters are valid for a matrix of this shape."""
         check_int("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
+        check_float("activity_power", self.activity_power, 0, 1)
         check_int("seed", self.seed, 0)
         self._device(shape)
 
     def _learn(self, matrix: csr_array) -> Arrays:
         clicks = to_device_matrix(matrix, self._device(matrix.shape))
-        _, vectors = leading_right_vectors(clicks, self.rank, self.seed)
+        counts = count_users(matrix, self.activity_power)
+        rows = clicks if counts is None else clicks.scale_rows(np.sqrt(counts))
+        _, vectors = leading_right_vectors(rows, self.rank, self.seed)
         return {"users": clicks.to_host(clicks.times(vectors)), "items": vectors}
 
     def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:

@@ -29,6 +29,10 @@ class VAE(_Autoencoder):
     Maximizes E_q[Σ_j x_ij·log π_j(z_i)] − β·KL(q(z_i | x_i) ‖ N(0, I)) with π the softmax of the decoder's scores and
     q = N(μ(x_i), diag σ²(x_i)). β rises linearly to `kl_weight` over the first half of the epochs.
 
+    A pair is a click with its weight w as probability. The loss is linear in x_ij, so that w takes the place of x_ij in
+    its expected value. The input is the expected row, the weights, divided by its Euclidean norm. Weights of c in place
+    of 1 therefore act as a KL weight of β/c and a penalty of ζ/c.
+
     With `hidden`, there is one tanh layer on either side of the latent one, as in the reference. With `hidden=None` the
     network is linear, which comparisons often call VAE-CF. The last hidden state at z = μ, the decoder's weights and
     its bias are the factors.

@@ -14,13 +14,14 @@ from scipy.sparse import csr_array, csr_matrix
 from prorec._core.checks import check_array
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
+from prorec._core.random import make_generator
 from prorec.models.model import Model, ScoreFunction
 from prorec.models.storage import Arrays
 from prorec.models.wrmf import WRMF
 from prorec.transport.factors import Factors
 
 
-def wrap(model: Any) -> Model:
+def wrap(model: Any, *, sample_clicks: bool | None = None) -> Model:
     """Return a model of another library as a `Model`.
 
     Parameters
@@ -30,17 +31,32 @@ def wrap(model: Any) -> Model:
         matrix of weights, users × items. After `fit`, the object must have `user_factors` and `item_factors` (arrays,
         or methods that return them) or `score(rows)`, which returns scores of all items for row numbers of users. A
         `Model` is returned as it is.
+    sample_clicks : bool, optional
+        Whether each `fit` draws every click with its weight as probability, and shows the model a matrix of ones. The
+        default is True for models that are known to ignore weights: those of Cornac, and BPR of implicit.
 
     Returns
     -------
     Model
-        Each `fit` fits a copy, `fitted_`, and leaves the given model unchanged. The meaning of a weight is up to the
-        model; entries of weight 0 are left out.
+        Each `fit` fits a copy, `fitted_`, and leaves the given model unchanged.
 
     Raises
     ------
     InputError
         If the argument is a class, or has no `fit` method.
+
+    Notes
+    -----
+    A weight is the probability that a click is genuine. Entries of weight 0 are always left out. For other weights:
+
+    - Drawn clicks are one sample of the data that the weights describe, the same in each fit. On average over samples,
+      the model's loss is its expected loss.
+    - ALS of implicit multiplies the confidence of a click by its weight w: the left side of its equation has αw·hhᵀ and
+      the right side αw·h. An uncertain click counts less, but not in part as unobserved: HᵀH has (1 − w)·hhᵀ less than
+      for the expected loss.
+    - LMF of implicit multiplies the term of a click in its likelihood by the weight. The number of its random negatives
+      stays.
+    - Any other model gets the weights as the matrix of its `fit`; their meaning is up to the model.
     """
     if isinstance(model, Model):
         return model
@@ -52,8 +68,11 @@ def wrap(model: Any) -> Model:
         raise InputError(f"model must be a model; got the class {model.__name__}. Pass {model.__name__}(…) instead.")
     if not callable(getattr(model, "fit", None)):
         raise InputError(f"model must have a fit method; {type(model).__name__} has none")
-    libraries = {base.__module__.partition(".")[0] for base in type(model).__mro__}
-    return _Wrapped(model, _fit_cornac if "cornac" in libraries else _fit_any)
+    bases = {(base.__module__.partition(".")[0], base.__name__) for base in type(model).__mro__}
+    is_cornac = any(library == "cornac" for library, _ in bases)
+    if sample_clicks is None:
+        sample_clicks = is_cornac or ("implicit", "BayesianPersonalizedRanking") in bases
+    return _Wrapped(model, _fit_cornac if is_cornac else _fit_any, sample_clicks)
 
 
 @dataclass
@@ -62,11 +81,14 @@ class _Wrapped(Model):
 
     model: Any
     fit_model: Callable[[Any, csr_matrix], Arrays | ScoreFunction]
+    sample_clicks: bool
     _score_function: ScoreFunction | None = field(init=False, repr=False, compare=False, default=None)
     supports_fold_in: ClassVar[bool] = False  # its least squares aim at 1, whatever the scale of the model's scores
 
     def _learn(self, matrix: csr_array) -> Arrays:
         weights = csr_matrix(matrix, copy=True)
+        if self.sample_clicks:
+            weights.data = (make_generator(0).random(weights.nnz) < weights.data).astype(np.float32)
         weights.eliminate_zeros()
         try:
             fitted = copy.deepcopy(self.model)
