@@ -38,9 +38,9 @@ def write_shop_log(path: Path, n_customers: int = 400, n_products: int = 250, se
     """Write a log of orders.
 
     Customers buy as the members of the cinema watch films. Two bots order the whole catalogue, one in its order and one
-    at regular times; three test accounts order at random. One order in fifty has no customer, some dates are no dates,
-    about half of the times end in Z, and one line in ten repeats an earlier one. The weight is that of the parcel in
-    kilograms.
+    at regular times; three test accounts try the same dozen products within minutes. One order in fifty has no
+    customer, some dates are no dates, about half of the times end in Z, and one line in ten repeats an earlier one. The
+    weight is that of the parcel in kilograms.
     """
     rng = np.random.default_rng(seed)
     club = make_cinema(n_customers, n_products, seed=seed).interactions
@@ -53,9 +53,10 @@ def write_shop_log(path: Path, n_customers: int = 400, n_products: int = 250, se
     lines += [(bots[0], sku[at], _START + timedelta(seconds=2 * at)) for at in range(n_products)]
     shuffled = rng.permutation(n_products)
     lines += [(bots[1], sku[item], _START + timedelta(hours=at)) for at, item in enumerate(shuffled)]
+    tried = rng.permutation(n_products)[:12]
     for account in test_accounts:
-        chosen = rng.choice(n_products, n_products // 3, replace=False)
-        lines += [(account, sku[item], _random_time(rng)) for item in chosen]
+        start = _random_time(rng)
+        lines += [(account, sku[item], start + timedelta(seconds=40 * at)) for at, item in enumerate(tried)]
     lines = [lines[row] for row in rng.permutation(len(lines))]
     kind = rng.choice(4, len(lines), p=[0.978, 0.01, 0.01, 0.002])
     texts = [HEADER]

@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from prorec._core.errors import InputError
 from prorec.cli.command import PlainCommand, PlainGroup, as_command
@@ -71,9 +72,9 @@ def get_dataset(options: GetOptions) -> None:
     print_plain(console, str(interactions))
     entry = DATASETS[options.name]
     details = Table.grid(padding=(0, 2))
-    details.add_row("files", str(fetch_files(entry)) if entry.files else "none")
-    details.add_row("licence", entry.license)
-    details.add_row("please cite", entry.citation)
+    details.add_row("files", Text(str(fetch_files(entry)) if entry.files else "none"))
+    details.add_row("licence", Text(entry.license))
+    details.add_row("please cite", Text(entry.citation))
     console.print(details)
     if options.out is not None:
         write_interactions(interactions, options.out)
