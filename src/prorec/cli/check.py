@@ -92,7 +92,7 @@ def describe_check(found: LogCheck, issues: Issues | None) -> dict[str, Any]:
         "counts": found.counts(),
         "first_time": None if times is None else times[0],
         "last_time": None if times is None else times[1],
-        "bad_rows": [] if bad is None else bad.by_example(),
+        "bad_rows": [] if bad is None else bad.to_rows(),
         "users": _suspicious(issues, "users"),
         "items": _suspicious(issues, "items"),
     }

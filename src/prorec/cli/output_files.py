@@ -150,11 +150,11 @@ def write_rejected(source: SourceTable, out: str | Path) -> tuple[dict[str, Any]
         return {"rows_skipped": 0, "rejected": None}, ""
     path = rejected_path(out)
     listed = "".join(f"\n  {line}" for line in bad.describe())
-    text = f"{len(bad.rows):,} rows of the log cannot be used and were left out:{listed}\n"
+    text = f"{bad.n_bad:,} rows of the log cannot be used and were left out:{listed}\n"
     if path is not None:
         write_rows(bad.to_table(), str(path), None)
         text += f"They are in {path}.\n"
-    return {"rows_skipped": len(bad.rows), "rejected": None if path is None else str(path)}, text
+    return {"rows_skipped": bad.n_bad, "rejected": None if path is None else str(path)}, text
 
 
 def check_report(path: Path, *, force: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from prorec.interactions.columns import is_number
 from prorec.interactions.ids import is_missing_id
 
 _N_EXAMPLES = 3
+_MAX_KEPT = 1_000_000
 _MAX_SKIPPED = 0.5
 """Share of the rows that may be skipped; beyond it, the file is rather read in a wrong way."""
 
@@ -39,25 +40,54 @@ class BadRow:
         return self.reason if self.value is None else self.reason.replace(" is ", f" {self.value!r} is ", 1)
 
 
-@dataclass(frozen=True)
+@dataclass
 class BadRows:
     """All rows of a file that cannot be used."""
 
-    rows: list[BadRow]
-    """The rows, in their order."""
-    n_rows: int
-    """Number of all rows of the file."""
     unit: Literal["line", "row"]
     """Meaning of a row's `place`."""
     names: list[str]
     """Names of the file's columns."""
+    n_rows: int = 0
+    """Number of all rows of the file."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Number of bad rows by reason."""
+    examples: dict[str, list[BadRow]] = field(default_factory=dict)
+    """The first bad rows by reason."""
+    rows: list[BadRow] = field(default_factory=list)
+    """The bad rows in their order, if they are to be skipped."""
 
-    def by_reason(self) -> dict[str, list[BadRow]]:
-        """Return the rows by reason, the most frequent first."""
-        groups: dict[str, list[BadRow]] = {}
-        for row in self.rows:
-            groups.setdefault(row.reason, []).append(row)
-        return dict(sorted(groups.items(), key=lambda group: -len(group[1])))
+    @property
+    def n_bad(self) -> int:
+        """Number of bad rows."""
+        return sum(self.counts.values())
+
+    @property
+    def are_most(self) -> bool:
+        """Whether more rows are bad than good."""
+        return self.n_bad > _MAX_SKIPPED * self.n_rows
+
+    def add(self, row: BadRow, *, keep: bool) -> None:
+        """Count a row.
+
+        Parameters
+        ----------
+        row : BadRow
+            The row.
+        keep : bool
+            Whether to keep it for skipping. No more than a million rows are kept while most rows are bad, because
+            they are refused then anyway.
+        """
+        self.counts[row.reason] = self.counts.get(row.reason, 0) + 1
+        examples = self.examples.setdefault(row.reason, [])
+        if len(examples) < _N_EXAMPLES:
+            examples.append(row)
+        if keep and not (len(self.rows) >= _MAX_KEPT and self.are_most):
+            self.rows.append(row)
+
+    def reasons(self) -> list[str]:
+        """Return the reasons, the most frequent first."""
+        return sorted(self.counts, key=lambda reason: -self.counts[reason])
 
     def describe(self) -> list[str]:
         """Return one line for each reason: the count, the reason, and examples.
@@ -66,19 +96,20 @@ class BadRows:
         -------
         list of str
         """
-        width = max((len(f"{len(group):,}") for group in self.by_reason().values()), default=0)
+        width = max((len(f"{count:,}") for count in self.counts.values()), default=0)
         lines = []
-        for reason, group in self.by_reason().items():
-            more = ", …" if len(group) > _N_EXAMPLES else ""
-            if any(row.value is not None for row in group):
-                examples = ", ".join(f"{self.unit} {row.place:,}: {row.value!r}" for row in group[:_N_EXAMPLES])
+        for reason in self.reasons():
+            count, examples = self.counts[reason], self.examples[reason]
+            more = ", …" if count > len(examples) else ""
+            if examples[0].value is not None:
+                listed = ", ".join(f"{self.unit} {row.place:,}: {row.value!r}" for row in examples)
             else:
-                unit = self.unit if len(group) == 1 else f"{self.unit}s"
-                examples = f"{unit} {', '.join(f'{row.place:,}' for row in group[:_N_EXAMPLES])}"
-            lines.append(f"{len(group):>{width},}  {reason} ({examples}{more})")
+                unit = self.unit if count == 1 else f"{self.unit}s"
+                listed = f"{unit} {', '.join(f'{row.place:,}' for row in examples)}"
+            lines.append(f"{count:>{width},}  {reason} ({listed}{more})")
         return lines
 
-    def by_example(self) -> list[dict[str, Any]]:
+    def to_rows(self) -> list[dict[str, Any]]:
         """Return the count of each reason with examples, as plain values.
 
         Returns
@@ -89,12 +120,12 @@ class BadRows:
         return [
             {
                 "reason": reason,
-                "count": len(group),
+                "count": self.counts[reason],
                 "unit": self.unit,
-                "places": [row.place for row in group[:_N_EXAMPLES]],
-                "values": [None if row.value is None else str(row.value) for row in group[:_N_EXAMPLES]],
+                "places": [row.place for row in self.examples[reason]],
+                "values": [None if row.value is None else str(row.value) for row in self.examples[reason]],
             }
-            for reason, group in self.by_reason().items()
+            for reason in self.reasons()
         ]
 
     def to_error(self) -> InputError:
@@ -105,19 +136,18 @@ class BadRows:
         InputError
         """
         remedy = "Correct {}, or pass skip_bad_rows=True to leave {} out."
-        if len(self.rows) > _MAX_SKIPPED * self.n_rows:
+        if self.are_most:
             remedy = "Most rows should be usable. Are these the right columns, and is the separator right?"
-        if any(reason.startswith("the weight") for reason in self.by_reason()):
+        if any(reason.startswith("the weight") for reason in self.counts):
             remedy += " If the column is no weight, pass weight_col='none'."
-        if any(reason.startswith("the timestamp") for reason in self.by_reason()):
+        if any(reason.startswith("the timestamp") for reason in self.counts):
             remedy += " Dates of another form need time_format, such as '%d.%m.%Y %H:%M'."
-        if len(self.rows) == 1:
-            (row,) = self.rows
+        if self.n_bad == 1:
+            ((row,),) = self.examples.values()
             return InputError(f"{self.unit} {row.place}: {row.message}. {remedy.format('the row', 'it')}")
         listed = "\n".join(f"  {line}" for line in self.describe())
         return InputError(
-            f"{len(self.rows):,} of {self.n_rows:,} rows cannot be used:\n{listed}\n"
-            f"{remedy.format('these rows', 'them')}"
+            f"{self.n_bad:,} of {self.n_rows:,} rows cannot be used:\n{listed}\n{remedy.format('these rows', 'them')}"
         )
 
     def to_table(self) -> pa.Table:
@@ -197,10 +227,10 @@ def read_usable(
     try:
         return read(file), None
     except RowError:
-        bad = find_bad_rows(file, chosen, max_weight=max_weight, time_format=time_format)
-        if not bad.rows:
+        bad = find_bad_rows(file, chosen, keep=skip, max_weight=max_weight, time_format=time_format)
+        if not bad.n_bad:
             raise
-        if not skip or len(bad.rows) > _MAX_SKIPPED * bad.n_rows:
+        if not skip or bad.are_most:
             raise bad.to_error() from None
     return read(file.without(frozenset(row.position for row in bad.rows))), bad
 
@@ -209,6 +239,7 @@ def find_bad_rows(
     file: RowSource,
     chosen: Mapping[str, int],
     *,
+    keep: bool = False,
     max_weight: float | None = None,
     time_format: str | None = None,
 ) -> BadRows:
@@ -220,6 +251,8 @@ def find_bad_rows(
         The file.
     chosen : mapping of str to int
         Position of the column of each role.
+    keep : bool, default False
+        Keep the rows, to skip them.
     max_weight : float, optional
         Largest weight that is allowed.
     time_format : str, optional
@@ -235,9 +268,9 @@ def find_bad_rows(
         is_time = time_check(time_kind(file.sample(chosen["timestamp"])), time_format)
     expected = "a number or a date" if time_format is None else f"a time of the form {time_format}"
     with_commas = {at for at in chosen.values() if file.has_decimal_commas(at)}
-    bad: list[BadRow] = []
-    n_rows = 0
-    for n_rows, (place, fields) in enumerate(file.rows(), start=1):
+    bad = BadRows(file.unit, names)
+    for place, fields in file.rows():
+        bad.n_rows += 1
         fault = (f"{len(fields)} columns instead of {len(names)}", None) if len(fields) != len(names) else None
         for role, position in chosen.items() if fault is None else ():
             value = fields[position]
@@ -252,8 +285,8 @@ def find_bad_rows(
             if fault is not None:
                 break
         if fault is not None:
-            bad.append(BadRow(n_rows - 1, place, *fault, fields))
-    return BadRows(bad, n_rows, file.unit, names)
+            bad.add(BadRow(bad.n_rows - 1, place, *fault, fields), keep=keep)
+    return bad
 
 
 def _number_fault(role: str, value: Any, max_weight: float | None, *, decimal_commas: bool) -> tuple[str, Any] | None:

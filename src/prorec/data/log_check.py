@@ -79,7 +79,7 @@ class LogCheck:
         if self.source is None:
             return {}
         clicks, n_usable = self.source.interactions, self.source.table.num_rows
-        n_bad = 0 if self.bad is None else len(self.bad.rows)
+        n_bad = 0 if self.bad is None else self.bad.n_bad
         return {
             "rows": n_usable + n_bad,
             "bad_rows": n_bad,

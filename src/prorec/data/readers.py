@@ -108,7 +108,7 @@ def warn_about_skipped(path: str | Path, bad: BadRows | None) -> None:
     """
     if bad is not None:
         listed = "\n".join(f"  {line}" for line in bad.describe())
-        text = f"{path}: {len(bad.rows):,} of {bad.n_rows:,} rows cannot be used and are left out:\n{listed}"
+        text = f"{path}: {bad.n_bad:,} of {bad.n_rows:,} rows cannot be used and are left out:\n{listed}"
         warnings.warn(text, DataWarning, stacklevel=3)
 
 

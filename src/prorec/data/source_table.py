@@ -204,7 +204,7 @@ def find_misfits(
         if role not in chosen or requested.get(role) is not None:
             continue
         values = file.sample(chosen[role])
-        if not fits_role(values, role, time_format):
+        if values and not fits_role(values, role, time_format):
             name = file.names[chosen[role]]
             example = next(each for each in values if not fits_role([each], role, time_format))
             expected = "weights are numbers from 0 to 1" if role == "weight" else "times are numbers or ISO times"

@@ -389,8 +389,10 @@ class TextFile:
             return InputError("the file has a header but no rows")
         with suppress(InputError):
             chosen = {role: at for role, at in positions.items() if role in ROLES}
-            if bad := find_bad_rows(self, chosen).rows:
-                return RowError(bad[0].message, bad[0].position)
+            examples = [row for rows in find_bad_rows(self, chosen).examples.values() for row in rows]
+            if examples:
+                first = min(examples, key=lambda row: row.position)
+                return RowError(first.message, first.position)
         return InputError(f"not a text file with columns between {self.separator!r}: {error}")
 
     def _iterate_rows(self) -> Iterator[Row]:

@@ -202,7 +202,7 @@ def _parse_time_texts(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def convert_distinct(column: pa.ChunkedArray, parse: Callable[[str], datetime], expected: str) -> pa.ChunkedArray:
-    """Convert text to times, each distinct text once.
+    """Convert text to times, each distinct text of a chunk once.
 
     Parameters
     ----------
@@ -223,16 +223,19 @@ def convert_distinct(column: pa.ChunkedArray, parse: Callable[[str], datetime], 
     RowError
         If a text is no time.
     """
-    encoded = column.dictionary_encode().combine_chunks()
-    times = []
-    for code, text in enumerate(encoded.dictionary.to_pylist()):
-        try:
-            time = parse(text)
-        except ValueError:
-            row = int(pc.index(encoded.indices, code).as_py())
-            raise RowError(f"the timestamp {text!r} is not {expected}", row) from None
-        times.append(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time)
-    return pa.chunked_array([pa.array(times, pa.timestamp("us")).take(encoded.indices)])
+    chunks, start = [], 0
+    for chunk in column.chunks:  # one after the other, so that few times are Python objects at once
+        encoded, times = chunk.dictionary_encode(), []
+        for code, text in enumerate(encoded.dictionary.to_pylist()):
+            try:
+                time = parse(text)
+            except ValueError:
+                row = start + int(pc.index(encoded.indices, code).as_py())
+                raise RowError(f"the timestamp {text!r} is not {expected}", row) from None
+            times.append(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time)
+        chunks.append(pa.array(times, pa.timestamp("us")).take(encoded.indices))
+        start += len(chunk)
+    return pa.chunked_array(chunks, pa.timestamp("us"))
 
 
 def _parse_iso(text: str) -> datetime:
