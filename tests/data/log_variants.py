@@ -94,6 +94,17 @@ VARIANTS = (
         items=("7x", "9"),
         warning="there is no header",
     ),
+    Variant(
+        "no header, times first",
+        "2024-05-01,ann,7\n2024-05-02,bob,9\n",
+        refusal="column 0 has times, such as '2024-05-01', so it is not the user",
+    ),
+    Variant(
+        "the same, columns named",
+        "2024-05-01,ann,7\n2024-05-02,bob,9\n",
+        options={"user_col": 1, "item_col": 2},
+        **_ANN_BOB,
+    ),
     Variant("no header, names only", "ann,tea\nbob,milk\n", refusal="If the first line is data, give header=False"),
     Variant("blank lines before the header", "\n\nuser,item\n" + _ROWS, **_ANN_BOB),
     # Names

@@ -14,7 +14,6 @@ from prorec._core.errors import DataWarning, InputError
 from prorec.cli.command import FieldsOf, Options, as_command
 from prorec.cli.console import make_table, print_plain
 from prorec.cli.options import ConsoleOptions, LogOptions
-from prorec.data.readers import warn_about_skipped
 from prorec.denoise import ProRec
 from prorec.denoise.controls import make_control
 from prorec.evaluation.comparison import TESTED_METRICS, SplitComparison, compare_on_splits
@@ -68,7 +67,6 @@ def evaluate(options: EvaluateOptions, console: ConsoleOptions, log: LogOptions,
     with console.progress() as progress:
         source = log.read(progress)
         clicks = source.interactions
-        warn_about_skipped(log.log, source.skipped)
         if {"noise_probability", "flagged"} <= set(source.table.column_names):
             warnings.warn(
                 "this log has been denoised, with the test part in view, so the results are too good; evaluate the "

@@ -22,6 +22,7 @@ from prorec.cli.config_file import read_config
 from prorec.cli.console import print_plain
 from prorec.data.formats import format_suffix
 from prorec.data.item_info import add_item_info
+from prorec.data.readers import warn_about_skipped
 from prorec.data.source_table import SourceTable, read_source_table
 from prorec.denoise import ProRec
 from prorec.interactions import Interactions
@@ -116,6 +117,7 @@ class LogOptions(Options):
         with self.open() as path:
             source = read_source_table(path, **arguments)
         progress("Reading the log", 1, 1)
+        warn_about_skipped("standard input" if self.log == "-" else self.log, source.skipped)
         return source
 
     @contextmanager

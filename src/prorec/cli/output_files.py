@@ -148,12 +148,10 @@ def write_rejected(source: SourceTable, out: str | Path) -> tuple[dict[str, Any]
     bad = source.skipped
     if bad is None:
         return {"rows_skipped": 0, "rejected": None}, ""
-    path = rejected_path(out)
-    listed = "".join(f"\n  {line}" for line in bad.describe())
-    text = f"{bad.n_bad:,} rows of the log cannot be used and were left out:{listed}\n"
+    path, text = rejected_path(out), ""
     if path is not None:
         write_rows(bad.to_table(), str(path), None)
-        text += f"They are in {path}.\n"
+        text = f"{bad.n_bad:,} rows of the log were left out. They are in {path}, with the reasons.\n"
     return {"rows_skipped": bad.n_bad, "rejected": None if path is None else str(path)}, text
 
 

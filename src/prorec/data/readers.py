@@ -19,7 +19,7 @@ from prorec.data.text_file import TextFile
 from prorec.data.text_recognition import find_header, find_separator, parse_rows, read_head
 from prorec.interactions import Interactions
 from prorec.interactions.column_names import ROLES
-from prorec.interactions.columns import ColumnRef
+from prorec.interactions.columns import ColumnRef, is_number, is_time
 
 Header = bool | Literal["auto"]
 _HEAD_BYTES = 1 << 16
@@ -167,9 +167,23 @@ def _open_text(path: Path, header: Header, separator: str | None, requested: Map
         rows = parse_rows(text, separator)
         has_header = not rows or format_suffix(path) == ".inter" or find_header(rows, tuple(requested.values()))
         if not has_header and None in (requested.get("user"), requested.get("item")):
+            _check_first_columns(rows, requested)
             _warn_about_header(path, rows[0])
         return TextFile(path, separator, has_header)
     return TextFile(path, separator, header)
+
+
+def _check_first_columns(rows: list[list[str]], requested: Mapping[str, ColumnRef]) -> None:
+    """Refuse a file without a header in which times are where ids should be."""
+    for position, role in enumerate(("user", "item")):
+        values = [row[position] for row in rows if position < len(row)]
+        n_times = sum(is_time(value) and not is_number(value) for value in values)
+        if requested.get(role) is None and 2 * n_times > len(values):
+            shown = ", ".join(f"{at}: {value!r}" for at, value in enumerate(rows[0]))
+            raise InputError(
+                f"there is no header, and column {position} has times, such as {values[0]!r}, so it is not the {role}: "
+                f"name the columns by position with user_col and item_col. The first line is {shown}"
+            )
 
 
 def _warn_about_header(path: Path, first: list[str]) -> None:

@@ -6,8 +6,8 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -207,7 +207,7 @@ class TextFile:
         names = self._first_row[1] if self.header else [roles.get(at, self.names[at]) for at in range(n_columns)]
         return columns, pa.table([column.cast(pa.string()) for column in table.columns], names=names)
 
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
+    def rows(self) -> Generator[Row]:
         """Yield the fields of each row below the header, and the line on which it starts; slow.
 
         Yields
@@ -215,9 +215,10 @@ class TextFile:
         line : int
         fields : list of str
         """
-        for position, (line, row) in enumerate(self._iterate_rows()):
-            if position not in self.skipped:
-                yield line, row
+        with closing(self._iterate_rows()) as rows:
+            for position, (line, row) in enumerate(rows):
+                if position not in self.skipped:
+                    yield line, row
 
     def has_decimal_commas(self, position: int) -> bool:
         """Find out whether a column has numbers such as 4,5.
@@ -246,7 +247,8 @@ class TextFile:
         try:
             yield
         except RowError as error:
-            line = next(line for row, (line, _) in enumerate(self.rows()) if row == error.row)
+            with closing(self.rows()) as rows:
+                line = next(line for row, (line, _) in enumerate(rows) if row == error.row)
             raise InputError(f"line {line}: {error.problem}") from None
 
     @cached_property
@@ -395,7 +397,7 @@ class TextFile:
                 return RowError(first.message, first.position)
         return InputError(f"not a text file with columns between {self.separator!r}: {error}")
 
-    def _iterate_rows(self) -> Iterator[Row]:
+    def _iterate_rows(self) -> Generator[Row]:
         with open_as_utf8(self.path) as source:
             yield from iterate_rows(source, self.separator, self.header)
 

@@ -49,7 +49,8 @@ def iterate_rows(source: BinaryIO, separator: str, header: bool) -> Iterator[Row
             line = reader.line_num + 1
     except csv.Error as error:
         raise InputError(f"line {line}: {error}") from error
-    text.detach()
+    finally:
+        text.detach()  # the caller closes the file
 
 
 def write_rows(rows: Iterable[Row], separator: str, n_blank_lines: int) -> Iterator[bytes]:
