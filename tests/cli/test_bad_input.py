@@ -69,7 +69,7 @@ def test_every_command_counts_the_bad_rows_and_can_skip_them(log: Path, tmp_path
         for left in tmp_path.glob("*.rejected.csv"):
             left.unlink()
     told = run("train", "clicks.csv", "-o", "told", "--skip-bad-rows", *options, cwd=tmp_path)
-    assert "2 rows of the log were left out. They are in told.rejected.csv, with the reasons." in told.stdout
+    assert "2 rows of the log were left out, and written to told.rejected.csv with the reason." in told.stdout
     assert f"2 of {n_rows} rows cannot be used and are left out:" in told.stderr
     assert "the user id is missing (line 6)" in told.stderr
     (tmp_path / "told.rejected.csv").unlink()

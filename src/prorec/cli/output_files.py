@@ -151,7 +151,8 @@ def write_rejected(source: SourceTable, out: str | Path) -> tuple[dict[str, Any]
     path, text = rejected_path(out), ""
     if path is not None:
         write_rows(bad.to_table(), str(path), None)
-        text = f"{bad.n_bad:,} rows of the log were left out. They are in {path}, with the reasons.\n"
+        were = "1 row of the log was" if bad.n_bad == 1 else f"{bad.n_bad:,} rows of the log were"
+        text = f"{were} left out, and written to {path} with the reason.\n"
     return {"rows_skipped": bad.n_bad, "rejected": None if path is None else str(path)}, text
 
 
