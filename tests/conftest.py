@@ -29,6 +29,7 @@ SLOW = {
     "tests/reproduction/test_command.py::test_all_results_quickly": "runs every experiment in small",
     "tests/reproduction/test_command.py::test_an_interrupted_run_continues": "kills a process",
     "tests/reproduction/test_benchmark_command.py::test_noise_benchmark": "runs every baseline",
+    "tests/cli/test_check.py::test_from_a_messy_log_to_a_report": "fits many base models, and writes a report",
     "tests/cli/test_command.py::test_demo": "runs the demo",
     "tests/cli/test_denoise.py::test_killed_at_random_moments_and_resumed": "kills processes",
     "tests/cli/test_denoise.py::test_a_disk_that_fills_up": "fills a disk",

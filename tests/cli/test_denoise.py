@@ -101,7 +101,10 @@ def test_a_log_without_header_or_known_ending(clicks: Path, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     again = run("train", "out.csv", "-o", "model", cwd=tmp_path)
     assert again.returncode == 0, "what was written can be read"
-    assert "--separator" in run("denoise", "u.data", "--no-header", "-o", "x.csv", cwd=tmp_path).stderr
+    found = run("denoise", "u.data", "-o", "found.csv", cwd=tmp_path)
+    assert "u.data: there is no header" in found.stderr
+    assert "pass --user-col and --item-col" in found.stderr
+    assert (tmp_path / "found.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
 
 
 def test_json(clicks: Path, tmp_path: Path) -> None:
@@ -166,9 +169,9 @@ def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
         (("headed.csv",), "headed.csv: the file has a header but no rows"),
         (("binary.csv",), "binary.csv: the file is binary"),
         (("broken.parquet",), "not a parquet file that can be read"),
-        (("clicks.xls",), "clicks.xls: cannot tell the format from the name"),
+        (("sheet.csv",), "sheet.csv: the file is binary, a spreadsheet or a zip archive"),
         (("alone.csv",), "every user has one interaction only"),
-        (("counts.csv",), "weights must be from 0 to 1"),
+        (("counts.csv",), "counts.csv: line 2: the weight '3' is not from 0 to 1"),
         (("clicks.csv", "--model", "nse"), "there is no model called 'nse'; did you mean 'nce'?"),
         (("clicks.csv", "--modle", "nce"), "No such option: --modle"),
         (("clicks.csv", "-p", "ranks=5"), "NCE has no parameter called 'ranks'; did you mean 'rank'?"),
@@ -190,7 +193,7 @@ def test_bad_input_is_refused_and_nothing_is_written(
     clicks: Path, tmp_path: Path, words: tuple[str, ...], problem: str
 ) -> None:
     (tmp_path / "clicks.csv").write_bytes(clicks.read_bytes())
-    (tmp_path / "clicks.xls").write_bytes(clicks.read_bytes())
+    (tmp_path / "sheet.csv").write_bytes(b"PK\x03\x04 and so on")
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "headed.csv").write_text("user,item\n")
     (tmp_path / "binary.csv").write_bytes(b"user,item\n\x00\x01\x02")

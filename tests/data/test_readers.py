@@ -161,15 +161,20 @@ def test_a_name_that_ends_in_gz_does_not_make_a_file_gzipped(tmp_path: Path) -> 
 
 def test_hints_for_the_usual_mistakes(tmp_path: Path) -> None:
     bare = write_file(tmp_path, "bare.tsv", "1\t10\t5\n2\t11\t4\n")
-    with pytest.raises(InputError, match="If the first line is data, give header=False"):
-        read_interactions(bare)
     with pytest.warns(DataWarning, match="the first line was taken for names, but has 1, 10, 5 in it"):
-        read_interactions(bare, user_col=0, item_col=1, rating_col=2)
+        read_interactions(bare, header=True, user_col=0, item_col=1, rating_col=2)
+    names = write_file(tmp_path, "names.csv", "ann,tea\nbob,milk\n")
+    with pytest.raises(InputError, match=r"no column is called 'user'.*If the first line is data, give header=False"):
+        read_interactions(names)
     other = write_file(tmp_path, "other.csv", "user;item\n1;2\n")
     with pytest.raises(InputError, match="there is one column only, 'user;item': is the separator ';'"):
-        read_interactions(other)
+        read_interactions(other, separator=",")
     with pytest.raises(InputError, match="one ASCII character"):
         read_interactions(other, separator="é")
+    blanks = write_file(tmp_path, "blanks.txt", "user item\n1 2\n")
+    with pytest.raises(InputError, match=r"no comma, semicolon, tab or pipe .* 'user item': give the separator"):
+        read_interactions(blanks)
+    assert read_interactions(blanks, separator=" ").users.tolist() == [1]
 
 
 def test_a_large_file_is_the_same_as_its_rows(tmp_path: Path) -> None:
@@ -213,13 +218,13 @@ def test_a_log_with_repeated_clicks_works_by_default_from_file_to_recommendation
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("usr,item\n1,2\n", r"log\.csv: no column is called 'user'.*The columns are 'usr', 'item'"),
+        ("who,item\n1,2\n", r"log\.csv: no column is called 'user'.*The columns are 'who', 'item'"),
         ("user,item,rating\n1,2,5\n\n3,4,good\n", r"log\.csv: line 4: the rating 'good' is not a number"),
         ('user,item,rating,t\n1,2,5,"a\nb"\n3,4,good,c\n', r"log\.csv: line 4: the rating 'good' is not a number"),
         ("user,item,rating\n1,2,5\n3,4,\n", r"line 3: the rating is missing"),
-        ("user,item,rating\n1,2,nan\n", r"line 2: the rating is"),
-        ("user,item,weight\n1,2,-0.5\n", r"line 2: the weight is -0.5; it must not be negative"),
-        ("user,item,weight\n1,2,1\n1,3,inf\n", r"line 3: the weight is inf, which is not a finite number"),
+        ("user,item,rating\n1,2,nan\n", r"line 2: the rating 'nan' is not a finite number"),
+        ("user,item,weight\n1,2,-0.5\n", r"line 2: the weight '-0.5' is negative"),
+        ("user,item,weight\n1,2,1\n1,3,inf\n", r"line 3: the weight 'inf' is not a finite number"),
         ("user,item,timestamp\n1,2,5\n1,3,soon\n", r"line 3: the timestamp 'soon' is not a number or a date"),
         ("user,item,timestamp\n1,2,2024-05-01\n1,3,soon\n", r"line 3: the timestamp 'soon' is not a number or a date"),
         ("user,item\n1,2\n,3\n", r"line 3: the user id is missing"),
@@ -257,9 +262,14 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
         ("flipped.csv.gz", whole[:2000] + b"\xff" * 50 + whole[2050:], "the gzip file is broken or cut short"),
         ("noise.csv", noise, "the file is binary"),
         ("noise.csv.gz", b"\x1f\x8b" + noise, "the gzip file is broken or cut short"),
-        ("latin.csv", "user,item\nJosé,1\n".encode("latin-1"), "latin.csv: this is not UTF-8 text"),
+        (
+            "latin.csv",
+            "user,item\nJosé,1\n".encode("latin-1"),
+            "this is not UTF-8 text: 1 line is not, such as line 2, which is 'José,1' if .*iconv",
+        ),
         ("noise.parquet", noise, "not a parquet file"),
-        ("what.xyz", b"user,item\n1,2\n", "cannot tell the format"),
+        ("wide.csv", "user,item\n1,2\n".encode("utf-16-le"), "UTF-16 with a byte order mark"),
+        ("table.csv", b"PK\x03\x04" + noise, "a spreadsheet or a zip archive"),
     ):
         path = tmp_path / name
         path.write_bytes(content)
@@ -296,7 +306,7 @@ def test_garbage_is_read_or_refused_but_never_shows_a_traceback_of_its_own(tmp_p
 def test_bad_parquet_rows_are_named(tmp_path: Path) -> None:
     path = tmp_path / "log.parquet"
     pq.write_table(pa.table({"user": [1, None], "item": [1, 2]}), path)
-    with pytest.raises(InputError, match=r"log\.parquet: row 1 .*the user id is missing"):
+    with pytest.raises(InputError, match=r"log\.parquet: row 2: the user id is missing"):
         read_interactions(path)
     pq.write_table(pa.table({"user": pa.array([], pa.int64()), "item": pa.array([], pa.int64())}), path)
     with pytest.raises(InputError, match="no rows"):

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prorec import InputError
+from prorec import DataWarning, InputError
 from prorec.data.source_table import SourceTable, read_source_table
 from prorec.data.writers import write_table
 
@@ -213,9 +213,8 @@ def test_every_row_finds_its_pair(pairs: list[tuple[int, int]]) -> None:
 def test_times_are_the_latest_of_each_pair(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text(CSV)
-    log = read_source_table(path)
-    assert "timestamp" not in log.with_timestamps().columns  # no column has a usual name
-    timed = log.with_timestamps("When")
+    assert "timestamp" not in read_source_table(path, with_times=True).interactions.columns  # no name suggests a time
+    timed = read_source_table(path, with_times=True, timestamp_col="When").interactions
     found = {
         (timed.users[user], timed.items[item]): str(time)[:10]
         for user, item, time in zip(timed.user_codes, timed.item_codes, timed.columns["timestamp"], strict=True)
@@ -226,9 +225,26 @@ def test_times_are_the_latest_of_each_pair(tmp_path: Path) -> None:
 def test_a_time_column_without_times_is_ignored_unless_requested(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user,item,time\na,x,noon\nb,y,later\n")
-    log = read_source_table(path)
-    assert log.with_timestamps().columns == {}
+    with pytest.warns(DataWarning, match=r"'time' is not used as timestamp: it has values such as 'noon'.*time_format"):
+        assert read_source_table(path, with_times=True).interactions.columns == {}
+    assert read_source_table(path, with_times=True, timestamp_col="none").interactions.columns == {}
     with pytest.raises(InputError, match="noon"):
-        log.with_timestamps("time")
+        read_source_table(path, with_times=True, timestamp_col="time")
     path.write_text("user,item,timestamp\na,x,12\na,x,11\nb,y,5\n")
-    assert read_source_table(path).with_timestamps().columns["timestamp"].tolist() == [12, 5]
+    timed = read_source_table(path, with_times=True).interactions
+    assert timed.columns["timestamp"].tolist() == [12, 5]
+
+
+def test_a_column_of_other_weights_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("user,item,Weight\n1,2,0.5\n1,3,12.4\n2,3,3\n")
+    with pytest.warns(DataWarning, match=r"'Weight' is not used as weight: .*weight_col='none'"):
+        log = read_source_table(path)
+    assert log.weight_column is None
+    assert read_source_table(path, weight_col="none").interactions.matrix.data.tolist() == [1, 1, 1]
+    with pytest.raises(
+        InputError, match=r"(?s)2 of 3 rows cannot be used.*the weight is not from 0 to 1 \(line 3: '12.4', line"
+    ):
+        read_source_table(path, weight_col="Weight")
+    with pytest.raises(InputError, match="the user is required"):
+        read_source_table(path, user_col="none")

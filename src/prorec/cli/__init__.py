@@ -15,7 +15,8 @@ from rich.text import Text
 from prorec import __version__
 from prorec._core.errors import InputError, MissingExtraError, ProrecError
 from prorec.cli.audit import audit
-from prorec.cli.command import name_options
+from prorec.cli.check import check
+from prorec.cli.command import PlainCommand, PlainGroup, name_options
 from prorec.cli.datasets import datasets
 from prorec.cli.demo import demo
 from prorec.cli.denoise import denoise
@@ -24,9 +25,9 @@ from prorec.cli.report import report
 from prorec.cli.score import score
 from prorec.cli.train import recommend, train
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-for command in (demo, denoise, report, train, recommend, score, evaluate):
-    app.command()(command)
+app = typer.Typer(cls=PlainGroup, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+for command in (demo, check, denoise, report, train, recommend, score, evaluate):
+    app.command(cls=PlainCommand)(command)
 app.add_typer(audit, name="audit")
 app.add_typer(datasets, name="datasets")
 

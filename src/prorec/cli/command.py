@@ -16,11 +16,19 @@ from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import typer
 from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
 
 from prorec._core.errors import InputError
 from prorec._core.parameters import Parameter, parameters_of
 
 _METAVARS = {int: "INT", float: "FLOAT", Path: "PATH", str: "TEXT"}
+_FLAGS = {
+    "header=False": "--no-header",
+    "skip_bad_rows=True": "--skip-bad-rows",
+    "give the separator": "pass --separator",
+    "pass the items of a new user to recommend_new": "train the model again on a log with this user",
+}
+"""Advice for Python, and the same for the command line."""
 _option_names: set[str] = set()
 """Names of all fields that are options, for error messages."""
 
@@ -98,6 +106,28 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+class PlainCommand(TyperCommand):
+    """A command whose help shows no type for the flag --help."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option --help; see `click.Command.get_help_option`."""
+        return _without_type(super().get_help_option(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands whose help shows no type for the flag --help."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option --help; see `click.Command.get_help_option`."""
+        return _without_type(super().get_help_option(ctx))
+
+
+def _without_type(option: Any) -> Any:
+    if option is not None:
+        option.metavar = ""
+    return option
+
+
 def refuse(names: Iterable[str], reason: str) -> None:
     """Refuse options that have no effect.
 
@@ -136,7 +166,8 @@ def name_options(message: str) -> str:
     >>> name_options("no column is called 'who' (user_col); pass noise_method='cross-fit'")
     "no column is called 'who' (--user-col); pass --noise-method cross-fit"
     """
-    message = message.replace("header=False", "--no-header").replace("give the separator", "pass --separator")
+    for python, option in _FLAGS.items():
+        message = message.replace(python, option)
 
     def name_option(match: re.Match[str]) -> str:
         name, value = match["name"], match["value"]

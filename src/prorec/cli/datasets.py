@@ -8,20 +8,21 @@ from pathlib import Path
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from prorec._core.errors import InputError
-from prorec.cli.command import as_command
+from prorec.cli.command import PlainCommand, PlainGroup, as_command
 from prorec.cli.console import make_table, print_plain
 from prorec.cli.options import ForceOptions
-from prorec.cli.output_files import check_output
+from prorec.cli.output_files import check_distinct, check_output
 from prorec.data.item_info import write_item_info
 from prorec.data.registry import DATASETS, fetch_files, find_files, load_dataset
 from prorec.data.writers import write_interactions
 
-datasets = typer.Typer(no_args_is_help=True, help="List and fetch data sets.")
+datasets = typer.Typer(cls=PlainGroup, no_args_is_help=True, help="List and fetch data sets.")
 
 
-@datasets.command("list")
+@datasets.command("list", cls=PlainCommand)
 def list_datasets() -> None:
     """List the data sets with their sizes, and whether they are on this machine."""
     table = make_table("name", "description", "users", "items", "interactions", "here", left=2)
@@ -43,7 +44,7 @@ class GetOptions(ForceOptions):
     """File to write the names and categories of items to."""
 
 
-@datasets.command("get")
+@datasets.command("get", cls=PlainCommand)
 @as_command
 def get_dataset(options: GetOptions) -> None:
     """Fetch a data set unless it is here already, and show its size, licence and citation.
@@ -60,6 +61,7 @@ def get_dataset(options: GetOptions) -> None:
     DownloadError
         If the data set is not here and cannot be downloaded.
     """
+    check_distinct({"--out": options.out, "--items": options.items}, {})
     for path in (options.out, options.items):
         if path is not None:
             check_output(path, force=options.force)
@@ -70,9 +72,9 @@ def get_dataset(options: GetOptions) -> None:
     print_plain(console, str(interactions))
     entry = DATASETS[options.name]
     details = Table.grid(padding=(0, 2))
-    details.add_row("files", str(fetch_files(entry)) if entry.files else "none")
-    details.add_row("licence", entry.license)
-    details.add_row("please cite", entry.citation)
+    details.add_row("files", Text(str(fetch_files(entry)) if entry.files else "none"))
+    details.add_row("licence", Text(entry.license))
+    details.add_row("please cite", Text(entry.citation))
     console.print(details)
     if options.out is not None:
         write_interactions(interactions, options.out)

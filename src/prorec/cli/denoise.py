@@ -27,7 +27,16 @@ from prorec.cli.options import (
     ModelOptions,
     NoiseSettings,
 )
-from prorec.cli.output_files import INTERRUPTED, WorkDirectory, check_output, check_report, write_rows
+from prorec.cli.output_files import (
+    INTERRUPTED,
+    WorkDirectory,
+    check_distinct,
+    check_output,
+    check_rejected,
+    check_report,
+    write_rejected,
+    write_rows,
+)
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
@@ -99,9 +108,9 @@ def denoise(
     if _is_finished(output):
         print_plain(Console(stderr=True, quiet=console.quiet), f"{output.out} exists, and no run is left to resume.")
         return
-    _check_outputs(output)
+    _check_outputs(output, log, items)
     with console.progress() as progress:
-        source = log.read(progress)
+        source = log.read(progress, items if needs_times else None)
         clicks = items.describe(log, source) if needs_times else source.interactions
         _check_columns(source, Path(f"-.{log.format or 'csv'}" if output.out == "-" else output.out))
         denoiser.model = model.cap_rank(denoiser.model, clicks)
@@ -123,13 +132,15 @@ def denoise(
         else:
             with WorkDirectory(output.out).open(resume=output.resume) as work:
                 n_written = fit_and_write(work)
-    summary = summarize(source, denoiser) | {
+        rejected, text = write_rejected(source, output.out)
+    summary = summarize(source, denoiser) | rejected
+    summary |= {
         "rows_written": n_written,
         "out": output.out,
         "report": None if output.report is None else str(output.report),
         "seconds": round(time.perf_counter() - started, 2),
     }
-    console.print_result(summary, describe_summary(summary), out=output.out)
+    console.print_result(summary, text + describe_summary(summary), out=output.out)
 
 
 def _is_finished(output: DenoiseOutput) -> bool:
@@ -139,8 +150,9 @@ def _is_finished(output: DenoiseOutput) -> bool:
     return Path(output.out).exists() and not WorkDirectory(output.out).has_state()
 
 
-def _check_outputs(output: DenoiseOutput) -> None:
-    """Refuse outputs that cannot be written, or whose run was interrupted."""
+def _check_outputs(output: DenoiseOutput, log: LogOptions, items: ItemOptions) -> None:
+    """Refuse outputs that cannot be written, that would overwrite an input, or whose run was interrupted."""
+    check_distinct({"--out": output.out, "--report": output.report}, {"the log": log.log, "--items": items.items})
     if output.out == "-":
         if output.resume:
             raise InputError("--resume requires an output file; a run that writes to standard output keeps no state")
@@ -151,6 +163,7 @@ def _check_outputs(output: DenoiseOutput) -> None:
             raise InputError(f"{output.out}: {INTERRUPTED}")
     if output.report is not None:
         check_report(output.report, force=output.force or output.resume)
+    check_rejected(output.out, skip=log.skip_bad_rows, force=output.force or output.resume)
 
 
 def _check_columns(source: SourceTable, path: Path) -> None:

@@ -15,7 +15,7 @@ from prorec.cli.command import refuse
 from prorec.cli.console import print_plain
 from prorec.cli.denoise_summary import describe_summary
 from prorec.cli.options import ConsoleOptions, DenoiseOutput, LogOptions, ModelOptions
-from prorec.cli.output_files import INTERRUPTED, check_report
+from prorec.cli.output_files import INTERRUPTED, check_distinct, check_report
 from prorec.data.formats import format_suffix
 
 if TYPE_CHECKING:
@@ -65,6 +65,9 @@ def denoise_on_spark(
     out = output.out
     if "-" in (log.log, out):
         raise InputError("--engine spark reads and writes tables; give paths instead of -")
+    refuse((name for name in log.given if name == "skip_bad_rows"), "with --engine spark")
+    if "://" not in out:
+        check_distinct({"--out": out, "--report": output.report}, {"the log": log.log})
     exists = InputError(f"{out}: this exists already; pass --force to replace it")
     if "://" not in out and Path(out).exists() and not output.force:
         raise exists  # before Spark starts, which takes seconds

@@ -16,13 +16,13 @@ from rich.console import Console
 
 from prorec._core.checks import check_choice
 from prorec._core.errors import InputError
-from prorec._core.files import prefix_errors
 from prorec._core.progress import ConsoleProgress, Progress
 from prorec.cli.command import FieldsOf, Options
 from prorec.cli.config_file import read_config
 from prorec.cli.console import print_plain
 from prorec.data.formats import format_suffix
 from prorec.data.item_info import add_item_info
+from prorec.data.readers import warn_about_skipped
 from prorec.data.source_table import SourceTable, read_source_table
 from prorec.denoise import ProRec
 from prorec.interactions import Interactions
@@ -49,19 +49,21 @@ class LogOptions(Options):
     panel = "Columns of the log"
 
     log: str = field(metadata={"positional": True})
-    """Log of interactions: a csv, tsv, parquet or .inter file, or - for standard input."""
+    """Log of interactions: a text file with one row on each line, or a parquet file; or - for standard input."""
     user_col: str | None = None
     """Name of the user column, or its position from 0."""
     item_col: str | None = None
     """Name of the item column, or its position from 0."""
     weight_col: str | None = None
-    """Name of a column of weights from 0 to 1."""
+    """Name of a column of weights from 0 to 1, or its position; none if a column of that name is something else."""
     no_header: bool = False
-    """The first line is data, not names."""
+    """The first line is data, not names. By default prorec finds out."""
     separator: str | None = None
-    """Character between the columns."""
+    """Character between the columns. By default prorec finds out."""
     text_ids: bool = False
     """Read ids as text, even if they look like numbers."""
+    skip_bad_rows: bool = False
+    """Leave out rows that cannot be used, and write them with the reasons into a file beside the output."""
     format: str | None = None
     """Format of standard input and output, or of a log without a known ending: csv, tsv or parquet."""
 
@@ -80,19 +82,24 @@ class LogOptions(Options):
             for name, column in columns.items()
         }
         separator = {"\\t": "\t", "tab": "\t"}.get(self.separator or "", self.separator)
+        if separator is None and format_suffix(Path(self.log)) not in _SUFFIXES and self.log != "-":
+            separator = _SEPARATORS.get(self.format or "")
         return references | {
-            "header": not self.no_header,
+            "header": False if self.no_header else "auto",
             "separator": separator,
             "ids": "text" if self.text_ids else "auto",
+            "skip_bad_rows": self.skip_bad_rows,
         }
 
-    def read(self, progress: Progress) -> SourceTable:
+    def read(self, progress: Progress, times: TimeOptions | None = None) -> SourceTable:
         """Read the log.
 
         Parameters
         ----------
         progress : Progress
             Gets the beginning and the end.
+        times : TimeOptions, optional
+            Column and format of times, if they are needed.
 
         Returns
         -------
@@ -104,15 +111,32 @@ class LogOptions(Options):
             If it is not a log that can be read.
         """
         progress("Reading the log", 0, 1)
-        if self.format is not None:
-            check_choice("format", self.format, FORMATS)
         arguments = self.reader_arguments()
-        if arguments["separator"] is None and format_suffix(Path(self.log)) not in _SUFFIXES and self.log != "-":
-            arguments["separator"] = _SEPARATORS.get(self.format or "")
-        with _standard_input(self.format) if self.log == "-" else nullcontext(self.log) as path:
+        if times is not None:
+            arguments |= {"timestamp_col": times.timestamp_col, "time_format": times.time_format, "with_times": True}
+        with self.open() as path:
             source = read_source_table(path, **arguments)
         progress("Reading the log", 1, 1)
+        warn_about_skipped("standard input" if self.log == "-" else self.log, source.skipped)
         return source
+
+    @contextmanager
+    def open(self) -> Iterator[Path]:
+        """Give the path of the log in a `with` block; that of a copy if it is standard input.
+
+        Yields
+        ------
+        Path
+
+        Raises
+        ------
+        InputError
+            If there is no such format.
+        """
+        if self.format is not None:
+            check_choice("format", self.format, FORMATS)
+        with _standard_input(self.format) if self.log == "-" else nullcontext(Path(self.log)) as path:
+            yield path
 
     @property
     def report_title(self) -> str:
@@ -134,18 +158,28 @@ def _standard_input(format: str | None) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ItemOptions(Options):
+class TimeOptions(Options):
+    """The times of a log."""
+
+    panel = "Columns of the log"
+
+    timestamp_col: str | None = None
+    """Name of the column of times, or its position; none for no times."""
+    time_format: str | None = None
+    """Format of times that are neither numbers nor ISO times, such as "%d.%m.%Y %H:%M"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemOptions(TimeOptions):
     """Details of the log for a report."""
 
     panel = "Report"
 
     items: Path | None = None
     """File with item ids, and names or categories, for the report; may be the log."""
-    timestamp_col: str | None = None
-    """Name of the column of times, or its position, for the report and for issues of accounts."""
 
     def describe(self, options: LogOptions, source: SourceTable) -> Interactions:
-        """Return the interactions of a log with times, names and categories.
+        """Return the interactions of a log with names and categories.
 
         Parameters
         ----------
@@ -161,16 +195,14 @@ class ItemOptions(Options):
         Raises
         ------
         InputError
-            If the times or the file of items cannot be used.
+            If the file of items cannot be used.
         """
-        log = options.log
-        with prefix_errors(Path("standard input" if log == "-" else log)):
-            clicks = source.with_timestamps(self.timestamp_col)
         if self.items is None:
-            return clicks
-        is_log = log != "-" and self.items.resolve() == Path(log).resolve()
+            return source.interactions
+        is_log = options.log != "-" and self.items.resolve() == Path(options.log).resolve()
         arguments = options.reader_arguments()
-        return add_item_info(clicks, self.items, arguments["item_col"], arguments["separator"] if is_log else None)
+        separator = arguments["separator"] if is_log else None
+        return add_item_info(source.interactions, self.items, arguments["item_col"], separator)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 from rich.console import Console
@@ -50,6 +50,110 @@ def check_output(out: str | Path, *, force: bool) -> None:
         if path.is_dir():
             raise InputError("this is a directory; a file was expected")
         _check_new(path, force=force)
+
+
+def check_distinct(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]) -> None:
+    """Refuse an output that would overwrite an input or another output.
+
+    Parameters
+    ----------
+    outputs : mapping of str to path or None
+        Files to write by option, such as "--out"; None and "-" do not count.
+    inputs : mapping of str to path or None
+        Files to read by what they are, such as "the log".
+
+    Raises
+    ------
+    InputError
+        If two of them are the same file.
+    """
+    taken = {_real_path(path): name for name, path in inputs.items() if path not in (None, "-")}
+    for name, path in outputs.items():
+        if path in (None, "-"):
+            continue
+        real = _real_path(path)
+        if real in taken:
+            raise InputError(f"{name} must be another file than {taken[real]}; got {path} for both")
+        taken[real] = name
+
+
+def _real_path(path: str | Path | None) -> Path:
+    return Path(str(path)).resolve()
+
+
+def rejected_path(out: str | Path) -> Path | None:
+    """Return the file for rows that are left out, beside an output.
+
+    Parameters
+    ----------
+    out : str or Path
+        The output, a file or a folder.
+
+    Returns
+    -------
+    Path or None
+        None if the output is standard output.
+
+    Examples
+    --------
+    >>> rejected_path("cleaned.csv.gz").name
+    'cleaned.rejected.csv'
+    """
+    if str(out) == "-":
+        return None
+    path = Path(out)
+    return path.with_name(f"{Path(path.name.removesuffix('.gz')).stem}.rejected.csv")
+
+
+def check_rejected(out: str | Path, *, skip: bool, force: bool) -> Path | None:
+    """Refuse a file for rows that are left out that cannot be written.
+
+    Parameters
+    ----------
+    out : str or Path
+        The output of the command.
+    skip : bool
+        Whether rows are left out at all.
+    force : bool
+        Accept a file that exists.
+
+    Returns
+    -------
+    Path or None
+        The file; None if there will be none.
+    """
+    path = rejected_path(out) if skip else None
+    if path is not None:
+        check_output(path, force=force)
+    return path
+
+
+def write_rejected(source: SourceTable, out: str | Path) -> tuple[dict[str, Any], str]:
+    """Write the rows of a log that were left out, with the reasons.
+
+    Parameters
+    ----------
+    source : SourceTable
+        The log.
+    out : str or Path
+        The output of the command.
+
+    Returns
+    -------
+    result : dict
+        Values for JSON: `rows_skipped`, and `rejected`, the file.
+    text : str
+        Sentences for the summary, on lines of their own; empty if no row was left out.
+    """
+    bad = source.skipped
+    if bad is None:
+        return {"rows_skipped": 0, "rejected": None}, ""
+    path, text = rejected_path(out), ""
+    if path is not None:
+        write_rows(bad.to_table(), str(path), None)
+        were = "1 row of the log was" if bad.n_bad == 1 else f"{bad.n_bad:,} rows of the log were"
+        text = f"{were} left out, and written to {path} with the reason.\n"
+    return {"rows_skipped": bad.n_bad, "rejected": None if path is None else str(path)}, text
 
 
 def check_report(path: Path, *, force: bool) -> None:
@@ -196,6 +300,7 @@ class WorkDirectory:
         InputError
             If another run uses the folder, or it has links, pipes or devices in it, which no run makes.
         """
+        problem: InputError | None = None
         with prefix_errors(self.path):
             self.path.mkdir(exist_ok=True)
             self._refuse_links()
@@ -212,8 +317,13 @@ class WorkDirectory:
                         shutil.rmtree(self.path)
                     elif isinstance(error, KeyboardInterrupt):
                         print_plain(Console(stderr=True), "Interrupted. Pass --resume to continue from here.")
-                    raise
-                shutil.rmtree(self.path)
+                    if not isinstance(error, InputError):
+                        raise
+                    problem = error  # it is about the work, and not about this folder
+                else:
+                    shutil.rmtree(self.path)
+        if problem is not None:
+            raise problem
 
     def _refuse_links(self) -> None:
         """Refuse a folder that would lead the run to files of others."""

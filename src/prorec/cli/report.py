@@ -18,7 +18,7 @@ from prorec.cli.options import (
     ModelOptions,
     load_denoiser,
 )
-from prorec.cli.output_files import check_report
+from prorec.cli.output_files import check_distinct, check_rejected, check_report, write_rejected
 from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
 from prorec.report.page import write_report
@@ -80,7 +80,11 @@ def report(
         If the page cannot be written, or an option or the log is refused.
     """
     started = time.perf_counter()
+    check_distinct({"--out": output.out}, {"the log": source.log, "--items": items.items})
     check_report(output.out, force=output.force)
+    check_rejected(output.out, skip=source.skip_bad_rows, force=output.force)
+    skipped: dict[str, Any] = {}
+    text = ""
     with console.progress() as progress:
         if source.log != "-" and Path(source.log).is_dir():
             given = [*model.given, *noise, *algorithm, *source.given, *items.given]
@@ -92,11 +96,13 @@ def report(
         else:
             denoiser = ProRec(model.make(), **_DEFAULTS | noise, **algorithm)
             denoiser.check_settings()
-            clicks = items.describe(source, source.read(progress))
+            log = source.read(progress, items)
+            clicks = items.describe(source, log)
             denoiser.model = model.cap_rank(denoiser.model, clicks)
             denoiser.fit(clicks, progress=progress, track_loss=True)
             seconds = time.perf_counter() - started
             write_report(denoiser, output.out, title=source.report_title, seconds=seconds, progress=progress)
+            skipped, text = write_rejected(log, output.out)
     rate = denoiser.finder_.noise_rate_ if denoiser.noise_method != "plan" else None
     result = {
         "interactions": len(denoiser.interactions_),
@@ -104,5 +110,5 @@ def report(
         "noise_rate": None if rate is None else asdict(rate),
         "fdr": denoiser.fdr,
         "out": str(output.out),
-    }
-    console.print_result(result, f"{describe_flags(result)}\nThe report is in {output.out}.")
+    } | skipped
+    console.print_result(result, f"{text}{describe_flags(result)}\nThe report is in {output.out}.")

@@ -15,7 +15,7 @@ import pyarrow as pa
 from prorec._core.files import prefix_errors
 from prorec.cli.command import as_command
 from prorec.cli.options import ConsoleOptions, LogOptions, SavedModel, TableOutput, load_denoiser
-from prorec.cli.output_files import check_output, write_rows
+from prorec.cli.output_files import check_distinct, check_output, check_rejected, write_rejected, write_rows
 from prorec.noise.later_interactions import score_later
 from prorec.noise.posterior import basis_names
 
@@ -51,7 +51,9 @@ def score(saved: SavedDenoiser, output: TableOutput, console: ConsoleOptions, lo
         If the model has no noise finder, or the log or the output is refused.
     """
     started = time.perf_counter()
+    check_distinct({"--out": output.out}, {"the log": log.log})
     check_output(output.out, force=output.force)
+    check_rejected(output.out, skip=log.skip_bad_rows, force=output.force)
     denoiser = load_denoiser(saved.model)
     with prefix_errors(saved.model):
         finder = denoiser.finder_
@@ -62,6 +64,7 @@ def score(saved: SavedDenoiser, output: TableOutput, console: ConsoleOptions, lo
     values = pa.array(probability, mask=np.isnan(probability))
     table = source.with_columns({"noise_probability": values, "basis": basis_names(basis)})
     write_rows(table, output.out, log.format, source)
+    skipped, text = write_rejected(source, output.out)
     of_rows = probability[source.positions]
     result = {
         "rows": table.num_rows,
@@ -69,8 +72,8 @@ def score(saved: SavedDenoiser, output: TableOutput, console: ConsoleOptions, lo
         "mean_noise_probability": None if np.isnan(of_rows).all() else float(np.nanmean(of_rows)),
         "out": output.out,
         "seconds": round(time.perf_counter() - started, 2),
-    }
-    console.print_result(result, _describe(result), out=output.out)
+    } | skipped
+    console.print_result(result, text + _describe(result), out=output.out)
 
 
 def _describe(result: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from prorec.cli.options import (
     SavedModel,
     TableOutput,
 )
-from prorec.cli.output_files import check_model_folder, check_output, write_rows
+from prorec.cli.output_files import check_model_folder, check_output, check_rejected, write_rejected, write_rows
 from prorec.data.source_table import SourceTable
 from prorec.denoise import ProRec
 from prorec.models.model import Model, load
@@ -76,6 +76,7 @@ def train(
     else:
         refuse([*noise, *algorithm], "without --denoise")
     check_model_folder(output.out, force=output.force)
+    check_rejected(output.out, skip=log.skip_bad_rows, force=output.force)
     with console.progress() as progress:
         source = log.read(progress)
         clicks = source.interactions
@@ -88,6 +89,7 @@ def train(
             recommender.fit(clicks)
             progress(f"Fitting {type(recommender).__name__}", 1, 1)
         recommender.save(output.out)
+        skipped, text = write_rejected(source, output.out)
     result = {
         "model": str(recommender),
         "users": clicks.n_users,
@@ -95,8 +97,8 @@ def train(
         "interactions": len(clicks),
         "out": str(output.out),
         "seconds": round(time.perf_counter() - started, 2),
-    }
-    console.print_result(result, _describe(recommender, source, output.out))
+    } | skipped
+    console.print_result(result, text + _describe(recommender, source, output.out))
 
 
 def _describe(recommender: Model | ProRec, source: SourceTable, out: Path) -> str:

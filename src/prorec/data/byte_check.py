@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from prorec.data.formats import open_decompressed
+from prorec.data.encoding import open_as_utf8
 
 _CHUNK = 1 << 22
 _LF, _CR, _TAB, _SPACE, _QUOTE = (np.uint8(code) for code in b'\n\r\t "')
@@ -43,7 +43,7 @@ def check_bytes(path: Path, separator: str) -> ByteCheck:
     has_odd, n_quotes = False, 0
     buffer = np.full(_CHUNK + 2, _LF, dtype=np.uint8)
     separator_byte = np.uint8(ord(separator))
-    with open_decompressed(path) as file:
+    with open_as_utf8(path) as file:
         # The last two bytes of a chunk are checked with the next one, so that no field is missed between them.
         # Line ends stand before the first byte and after the last.
         while size := file.readinto(buffer[2:]):  # type: ignore[attr-defined]

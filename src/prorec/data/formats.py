@@ -40,15 +40,13 @@ def format_suffix(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
-def detect_format(path: Path, separator: str | None = None) -> tuple[Format, str]:
-    r"""Recognise the format of a file by its name.
+def detect_format(path: Path) -> tuple[Format, str]:
+    r"""Find the format in which a file is to be written by its name.
 
     Parameters
     ----------
     path : Path
         A path; the file need not exist.
-    separator : str, optional
-        Separator of columns, given by the user; the file is text then.
 
     Returns
     -------
@@ -59,7 +57,7 @@ def detect_format(path: Path, separator: str | None = None) -> tuple[Format, str
     Raises
     ------
     InputError
-        If the name has no known suffix, or the separator is not one ASCII character.
+        If the name has no known suffix.
 
     Examples
     --------
@@ -67,17 +65,51 @@ def detect_format(path: Path, separator: str | None = None) -> tuple[Format, str
     ('text', '\t')
     """
     suffix = format_suffix(path)
-    if suffix in _PARQUET and separator is None:
+    if suffix in _PARQUET:
         return "parquet", ""
-    if separator is None and suffix not in _SEPARATORS:
+    if suffix not in _SEPARATORS:
         raise InputError(
-            "cannot tell the format from the name: .csv, .tsv, .inter and .parquet are known, each also with "
-            ".gz; for another text file give the separator"
+            "cannot tell the format from the name: .csv, .tsv, .inter and .parquet are known, each also with .gz"
         )
-    separator = _SEPARATORS[suffix] if separator is None else separator
-    if not isinstance(separator, str) or len(separator) != 1 or not separator.isascii():
-        raise InputError(f"the separator must be one ASCII character, got {separator!r}")
-    return "text", separator
+    return "text", _SEPARATORS[suffix]
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a log is a parquet file, by its name or by its first bytes.
+
+    Parameters
+    ----------
+    path : Path
+        An existing file, plain or gzipped.
+
+    Returns
+    -------
+    bool
+    """
+    if format_suffix(path) in _PARQUET:
+        return True
+    with open_decompressed(path) as file:
+        return file.read(4) == b"PAR1"
+
+
+def usual_separator(path: Path) -> str:
+    r"""Return the separator that a text file of this name usually has.
+
+    Parameters
+    ----------
+    path : Path
+        A path; the file need not exist.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> usual_separator(Path("clicks.tsv")), usual_separator(Path("clicks.txt"))
+    ('\t', ',')
+    """
+    return _SEPARATORS.get(format_suffix(path), ",")
 
 
 def check_readable(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,12 +13,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from prorec._core.checks import check_choice
-from prorec._core.errors import InputError, RowError
-from prorec.data.readers import open_table
+from prorec._core.errors import DataWarning, InputError, RowError
+from prorec.data.bad_rows import BadRows, read_usable
+from prorec.data.column_values import check_time_format, fits_role
+from prorec.data.parquet_file import ParquetFile
+from prorec.data.readers import Header, open_table
 from prorec.data.text_columns import infer_numbers
 from prorec.data.text_file import TextFile
 from prorec.interactions import Interactions
-from prorec.interactions.columns import ColumnRef, choose_columns, parse_times
+from prorec.interactions.columns import ColumnRef
 
 _ROLES = ("user", "item", "weight")  # a column that is not read cannot be refused
 
@@ -29,13 +33,15 @@ class SourceTable:
     table: pa.Table
     """All columns of the file in their order; those of a text file as text."""
     interactions: Interactions
-    """One interaction for each distinct pair; the largest weight of repeated pairs counts."""
+    """One interaction for each distinct pair; the largest weight and the latest time of repeated pairs count."""
     positions: NDArray[np.int64]
     """For each row, the position of its pair in `interactions.matrix.data`."""
     roles: Mapping[str, int]
-    """Position of the columns of user and item, and of the weight if there is one."""
+    """Position of the columns of user and item, and of the weight and the time if they are used."""
     is_text: bool
     """Whether the file is a text file."""
+    skipped: BadRows | None = None
+    """Rows of the file that cannot be used and are left out."""
 
     def __repr__(self) -> str:
         return f"SourceTable({self.table.num_rows:,} rows × {self.table.num_columns} columns, {self.interactions})"
@@ -74,43 +80,6 @@ class SourceTable:
             table = table.append_column(new_name, pa.array(pair_values).take(pa.array(self.positions)))
         return table
 
-    def with_timestamps(self, column: ColumnRef = None) -> Interactions:
-        """Return the interactions with a column `timestamp`.
-
-        Parameters
-        ----------
-        column : str or int, optional
-            Name or position of the column of times; by default it is found by its usual names.
-
-        Returns
-        -------
-        Interactions
-            The time of a repeated pair is the latest of its rows. If no column was given, and none is found or the one
-            that is found has no times in it, the interactions have no timestamps.
-
-        Raises
-        ------
-        InputError
-            If the given column does not exist or has no times in it.
-        """
-        names = [name.partition(":")[0] for name in self.table.column_names]
-        try:
-            chosen = choose_columns(names, {"timestamp": column}, roles=("timestamp",))
-            if "timestamp" not in chosen:
-                return self.interactions
-            values = self.table.column(chosen["timestamp"])
-            times = parse_times(infer_numbers(values) if self.is_text else values)
-        except InputError as error:
-            if column is None:
-                return self.interactions
-            if isinstance(error, RowError):
-                raise InputError(f"row {error.row + 1}: {error.problem}") from None
-            raise
-        order = np.lexsort((times, self.positions))
-        is_latest = np.append(np.diff(self.positions[order]) != 0, True)
-        columns = {**self.interactions.columns, "timestamp": times[order[is_latest]]}
-        return replace(self.interactions, columns=columns)
-
     def infer_types(self, table: pa.Table) -> pa.Table:
         """Convert columns of text to numbers, for a file format that has types.
 
@@ -143,9 +112,13 @@ def read_source_table(
     user_col: ColumnRef = None,
     item_col: ColumnRef = None,
     weight_col: ColumnRef = None,
-    header: bool = True,
+    timestamp_col: ColumnRef = None,
+    time_format: str | None = None,
+    with_times: bool = False,
+    header: Header = "auto",
     separator: str | None = None,
     ids: Literal["auto", "text"] = "auto",
+    skip_bad_rows: bool = False,
 ) -> SourceTable:
     """Read a file as `read_interactions` does, and keep all of its rows and columns.
 
@@ -154,15 +127,22 @@ def read_source_table(
     Parameters
     ----------
     path : str or Path
-        A .csv, .tsv, .inter or .parquet file, also gzipped; with a `separator`, any other text file.
-    user_col, item_col, weight_col : str or int, optional
-        Names or positions (from 0) of the columns; by default they are found by their usual names.
-    header : bool, default True
-        Whether the first line of a text file has the names of the columns.
+        A text file with one row on each line, or a parquet file, also gzipped.
+    user_col, item_col, weight_col, timestamp_col : str or int, optional
+        Names or positions (from 0) of the columns; by default they are found by their usual names and their values.
+        "none" means that no column is the weight or the time.
+    time_format : str, optional
+        Format of times that are neither numbers nor ISO times, as in `datetime.strptime`.
+    with_times : bool, default False
+        Whether to read times. A column that is not read cannot be refused.
+    header : bool or "auto", default "auto"
+        Whether the first line of a text file has the names of the columns; "auto" finds out.
     separator : str, optional
-        The one character between columns of a text file; by default the ending of the name decides.
+        The one character between columns of a text file; by default a comma, semicolon, tab or pipe is found.
     ids : {"auto", "text"}, default "auto"
         Whether to read ids as integers where all of them are plain integers, or always as text.
+    skip_bad_rows : bool, default False
+        Leave out rows that cannot be used. By default they are refused.
 
     Returns
     -------
@@ -171,12 +151,66 @@ def read_source_table(
     Raises
     ------
     InputError
-        If the file cannot be used; the message names the file and, if one is bad, the line.
+        If the file cannot be used; the message names the file, and counts all bad rows with their lines.
     """
     check_choice("ids", ids, ("auto", "text"))
-    requested = {"user": user_col, "item": item_col, "weight": weight_col}
-    with open_table(path, header=header, separator=separator) as file:
-        chosen = file.choose(requested, _ROLES)
-        columns, table = file.read_all(chosen, ids)
-        interactions, positions = Interactions.from_columns_with_positions(columns)
-        return SourceTable(table, interactions, positions, chosen, isinstance(file, TextFile))
+    check_time_format(time_format)
+    requested = {"user": user_col, "item": item_col, "weight": weight_col, "timestamp": timestamp_col}
+    roles = (*_ROLES, "timestamp") if with_times else _ROLES
+    with open_table(path, header=header, separator=separator, requested=requested) as file:
+        chosen = file.choose(requested, roles, time_format=time_format)
+        for role, reason in find_misfits(file, chosen, requested, time_format).items():
+            del chosen[role]
+            warnings.warn(f"{path}: {reason}", DataWarning, stacklevel=2)
+
+        def read(file: TextFile | ParquetFile) -> SourceTable:
+            columns, table = file.read_all(chosen, ids, time_format)
+            interactions, positions = Interactions.from_columns_with_positions(columns)
+            weights = interactions.matrix.data
+            if "weight" in chosen and len(weights) and weights.max() > 1:
+                raise RowError("a weight is above 1", 0)
+            return SourceTable(table, interactions, positions, chosen, isinstance(file, TextFile))
+
+        source, bad = read_usable(file, chosen, read, skip=skip_bad_rows, max_weight=1, time_format=time_format)
+        return replace(source, skipped=bad)
+
+
+def find_misfits(
+    file: TextFile | ParquetFile,
+    chosen: Mapping[str, int],
+    requested: Mapping[str, ColumnRef],
+    time_format: str | None = None,
+) -> dict[str, str]:
+    """Find columns whose names suggest weights or times, but whose values do not.
+
+    Parameters
+    ----------
+    file : TextFile or ParquetFile
+        The file.
+    chosen : mapping of str to int
+        Position of the column of each role.
+    requested : mapping of str to str, int or None
+        Columns that the user named, which are never misfits.
+    time_format : str, optional
+        Format of times.
+
+    Returns
+    -------
+    dict of str to str
+        For each role, a sentence that says why the column is not used.
+    """
+    result = {}
+    for role in ("weight", "timestamp"):
+        if role not in chosen or requested.get(role) is not None:
+            continue
+        values = file.sample(chosen[role])
+        if values and not fits_role(values, role, time_format):
+            name = file.names[chosen[role]]
+            example = next(each for each in values if not fits_role([each], role, time_format))
+            expected = "weights are numbers from 0 to 1" if role == "weight" else "times are numbers or ISO times"
+            remedy = "" if role == "weight" else " Pass time_format if they are dates of another form."
+            result[role] = (
+                f"the column {name!r} is not used as {role}: it has values such as {example!r}, and {expected}."
+                f"{remedy} Pass {role}_col='none' to say that it has another meaning."
+            )
+    return result

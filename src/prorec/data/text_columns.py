@@ -35,7 +35,7 @@ def infer_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
         if not pc.all(pc.match_substring_regex(part, _INTEGER_OR_EMPTY), min_count=0).as_py():
             return column
     try:
-        return _empty_to_null(column).cast(pa.int64())
+        return empty_to_null(column).cast(pa.int64())
     except pa.ArrowInvalid:  # too large for 64 bits
         return column
 
@@ -60,28 +60,41 @@ def infer_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return integers
     if not pc.all(pc.match_substring_regex(column, _DECIMAL_OR_EMPTY)).as_py():
         return column
-    return _empty_to_null(column).cast(pa.float64())
+    return empty_to_null(column).cast(pa.float64())
 
 
-def parse_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def parse_floats(column: pa.ChunkedArray, decimal_commas: bool = False) -> pa.ChunkedArray:
     """Convert text to float32 as Arrow's csv reader does.
 
     Parameters
     ----------
     column : pyarrow.ChunkedArray of string
         Text; empty text is a missing value.
+    decimal_commas : bool, default False
+        Whether numbers look like 4,5.
 
     Returns
     -------
     pyarrow.ChunkedArray
         Of float32, or text if a value is no number; the caller finds and names the value then.
     """
-    column = _empty_to_null(column)
+    column = empty_to_null(pc.replace_substring(column, ",", ".") if decimal_commas else column)
     try:
         return pc.utf8_trim(column, " \t").cast(pa.float32())
     except pa.ArrowInvalid:
         return column
 
 
-def _empty_to_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def empty_to_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return text with null in place of empty text.
+
+    Parameters
+    ----------
+    column : pyarrow.ChunkedArray of string
+        Text.
+
+    Returns
+    -------
+    pyarrow.ChunkedArray of string
+    """
     return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)

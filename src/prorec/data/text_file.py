@@ -6,24 +6,31 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from prorec._core.errors import DataWarning, InputError, RowError
+from prorec.data.bad_rows import find_bad_rows
 from prorec.data.byte_check import ByteCheck, check_bytes
+from prorec.data.column_values import choose_by_values, parse_with_format, without_ambiguous
+from prorec.data.encoding import Encoding, as_file, detect_encoding, explain_encoding, open_as_utf8
 from prorec.data.formats import format_suffix, is_gzipped, open_decompressed
-from prorec.data.text_columns import infer_integers, parse_floats
-from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns, is_number
+from prorec.data.text_columns import empty_to_null, infer_integers, parse_floats
+from prorec.data.text_recognition import SEPARATORS, parse_rows, read_head
+from prorec.data.text_rows import Row, check_quotes, has_newlines_in_quotes, iterate_rows, write_rows
+from prorec.interactions.column_names import ROLES, is_usual_name
+from prorec.interactions.columns import ColumnRef, choose_columns, is_number
 
 _HEAD_BYTES = 1 << 20
 _LARGE_BLOCK = 1 << 28
+_TWO_COLONS = ", and count every second column (separator=':', user_col=0, item_col=2)"
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,21 @@ class TextFile:
     """The one ASCII character between columns."""
     header: bool
     """Whether the first line has the names of the columns."""
+    skipped: frozenset[int] = frozenset()
+    """Positions of rows that are left out, as if they were not in the file."""
 
-    def choose(self, requested: Mapping[str, ColumnRef], roles: Sequence[str] = tuple(ALIASES)) -> dict[str, int]:
+    @property
+    def unit(self) -> Literal["line"]:
+        """Meaning of the places of rows."""
+        return "line"
+
+    def choose(
+        self,
+        requested: Mapping[str, ColumnRef],
+        roles: Sequence[str] = ROLES,
+        *,
+        time_format: str | None = None,
+    ) -> dict[str, int]:
         """Find the column of each role.
 
         Parameters
@@ -49,6 +69,8 @@ class TextFile:
             Column of each role by name or position, as the caller gave it.
         roles : sequence of str, optional
             Roles to find; all by default.
+        time_format : str, optional
+            Format of times.
 
         Returns
         -------
@@ -60,14 +82,21 @@ class TextFile:
         InputError
             If a column is not found; the message suggests another separator or `header=False` where they may help.
         """
-        names = self._names
+        names = self.names
         try:
-            chosen = choose_columns(names, requested, has_header=self.header, roles=roles)
+            plain = without_ambiguous(names, requested, roles)
+            chosen = choose_columns(names, requested, has_header=self.header, roles=plain)
         except InputError as error:
-            others = [other for other in ",;\t|" if len(names) == 1 and other in self._first_row[1][0]]
+            others = [other for other in SEPARATORS if len(names) == 1 and other in self._first_row[1][0]]
             if others:
                 raise InputError(f"there is one column only, {names[0]!r}: is the separator {others[0]!r}?") from error
-            if self.header and any(is_number(name) for name in names):
+            if len(names) == 1:
+                first = self._first_row[1][0]
+                raise InputError(
+                    f"no comma, semicolon, tab or pipe separates columns in the first line, {first[:60]!r}: "
+                    f"give the separator{_TWO_COLONS if '::' in first else ''}"
+                ) from error
+            if self.header and not any(is_usual_name(name) for name in names):
                 raise InputError(f"{error}. If the first line is data, give header=False") from error
             raise
         numeric = {names[at] for at in chosen.values() if self.header and is_number(names[at]) and names[at] != str(at)}
@@ -78,9 +107,40 @@ class TextFile:
                 DataWarning,
                 stacklevel=3,
             )
+        if self.header:
+            return choose_by_values(self, chosen, requested, roles, time_format)
         return chosen
 
-    def read(self, chosen: Mapping[str, int], ids: str) -> dict[str, pa.ChunkedArray]:
+    def sample(self, position: int) -> list[str]:
+        """Return values of a column in the first rows.
+
+        Parameters
+        ----------
+        position : int
+            Position of the column.
+
+        Returns
+        -------
+        list of str
+        """
+        values = [row[position] for row in self._first_rows if position < len(row)]
+        return [each.replace(",", ".") for each in values] if self.has_decimal_commas(position) else values
+
+    def without(self, positions: frozenset[int]) -> TextFile:
+        """Return the file without some of its rows.
+
+        Parameters
+        ----------
+        positions : frozenset of int
+            Positions of the rows, from 0.
+
+        Returns
+        -------
+        TextFile
+        """
+        return replace(self, skipped=positions)
+
+    def read(self, chosen: Mapping[str, int], ids: str, time_format: str | None = None) -> dict[str, pa.ChunkedArray]:
         """Read the columns of some roles.
 
         Parameters
@@ -89,6 +149,8 @@ class TextFile:
             Position of the column of each role, as `choose` finds them.
         ids : {"auto", "text"}
             Whether to read ids as integers where all of them are plain integers, or always as text.
+        time_format : str, optional
+            Format of times.
 
         Returns
         -------
@@ -101,17 +163,26 @@ class TextFile:
             If the file cannot be read as such a table.
         """
         types = {"weight": pa.float32(), "rating": pa.float32(), **self._id_types(chosen, ids)}
+        if time_format is not None:
+            types["timestamp"] = pa.string()
         table = self._read_table(chosen, types)
-        return _infer_ids(dict(zip(chosen, table.columns, strict=True)), ids)
+        columns = dict(zip(chosen, table.columns, strict=True))
+        if time_format is not None and "timestamp" in columns:
+            columns["timestamp"] = parse_with_format(columns["timestamp"], time_format)
+        return _infer_ids(columns, ids)
 
-    def read_all(self, chosen: Mapping[str, int], ids: str) -> tuple[dict[str, pa.ChunkedArray], pa.Table]:
+    def read_all(
+        self, chosen: Mapping[str, int], ids: str, time_format: str | None = None
+    ) -> tuple[dict[str, pa.ChunkedArray], pa.Table]:
         """Read the whole file once, as columns of some roles and as a table of text.
 
         Parameters
         ----------
         chosen : mapping of str to int
-            Position of the column of each role; only user, item and weight, or none.
+            Position of the column of each role; none of ratings.
         ids : {"auto", "text"}
+            As in `read`.
+        time_format : str, optional
             As in `read`.
 
         Returns
@@ -128,10 +199,41 @@ class TextFile:
         table = self._read_table(positions, dict.fromkeys(positions, pa.string()) | self._id_types(chosen, ids))
         columns = _infer_ids({role: table.column(at) for role, at in chosen.items()}, ids)
         if "weight" in columns:
-            columns["weight"] = parse_floats(columns["weight"])
+            columns["weight"] = parse_floats(columns["weight"], self.has_decimal_commas(chosen["weight"]))
+        if "timestamp" in columns:
+            times = empty_to_null(columns["timestamp"])
+            columns["timestamp"] = times if time_format is None else parse_with_format(times, time_format)
         # Ids were read as integers only if the text of every one can be had back.
-        names = self._first_row[1] if self.header else [roles.get(at, self._names[at]) for at in range(n_columns)]
+        names = self._first_row[1] if self.header else [roles.get(at, self.names[at]) for at in range(n_columns)]
         return columns, pa.table([column.cast(pa.string()) for column in table.columns], names=names)
+
+    def rows(self) -> Generator[Row]:
+        """Yield the fields of each row below the header, and the line on which it starts; slow.
+
+        Yields
+        ------
+        line : int
+        fields : list of str
+        """
+        with closing(self._iterate_rows()) as rows:
+            for position, (line, row) in enumerate(rows):
+                if position not in self.skipped:
+                    yield line, row
+
+    def has_decimal_commas(self, position: int) -> bool:
+        """Find out whether a column has numbers such as 4,5.
+
+        Parameters
+        ----------
+        position : int
+            Position of the column.
+
+        Returns
+        -------
+        bool
+        """
+        values = [row[position] for row in self._first_rows if position < len(row)]
+        return self.separator != "," and not any("." in each for each in values) and any("," in each for each in values)
 
     @contextmanager
     def add_line_numbers(self) -> Iterator[None]:
@@ -145,8 +247,15 @@ class TextFile:
         try:
             yield
         except RowError as error:
-            line = next(line for row, (line, _) in enumerate(self._iterate_rows()) if row == error.row)
+            with closing(self.rows()) as rows:
+                line = next(line for row, (line, _) in enumerate(rows) if row == error.row)
             raise InputError(f"line {line}: {error.problem}") from None
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """Encoding of the file."""
+        with open_decompressed(self.path) as file:
+            return detect_encoding(file.read(4))
 
     @cached_property
     def _byte_check(self) -> ByteCheck:
@@ -155,15 +264,12 @@ class TextFile:
     @cached_property
     def _head(self) -> bytes:
         """The first lines, enough to recognise columns and types."""
-        with open_decompressed(self.path) as file:
-            head = file.read(_HEAD_BYTES)
-        if not head.strip():
-            raise InputError("the file has nothing in it")
-        if b"\x00" in head:
-            raise InputError("the file is binary; text was expected")
-        if len(head) == _HEAD_BYTES and b"\n" in head:
-            head = head[: head.rindex(b"\n") + 1]
-        return head
+        return read_head(self.path, _HEAD_BYTES)
+
+    @cached_property
+    def _first_rows(self) -> list[list[str]]:
+        """Fields of the first rows below the header."""
+        return parse_rows(self._head.decode("utf-8-sig", "replace"), self.separator)[self.header :]
 
     @cached_property
     def _first_row(self) -> tuple[int, list[str]]:
@@ -177,8 +283,9 @@ class TextFile:
         except StopIteration:
             raise InputError("the file has nothing in it") from None
 
-    @property
-    def _names(self) -> list[str]:
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns; in a file without a header, their positions."""
         _, first = self._first_row
         if not self.header:
             return [f"column {position}" for position in range(len(first))]
@@ -211,15 +318,15 @@ class TextFile:
                 if role in ("user", "item") and types[role] == pa.int64():
                     types[role] = pa.string()
                 elif role == "timestamp" and role not in types:
-                    types[role] = pa.float64()
+                    types[role] = pa.string()  # numbers and dates of several forms
                 elif role is None and self._byte_check.n_quotes and not quoted_newlines:
                     # There may be a line break inside quotes below the first lines.
-                    self._has_newlines_in_quotes(self._iterate_rows())
+                    self._spans_lines(self._iterate_rows())
                     quoted_newlines = True
                 elif "straddling" in str(error) and block_size < _LARGE_BLOCK:
                     block_size = _LARGE_BLOCK  # a line is longer than a block
                 else:
-                    raise self._explain(error, role, positions) from error
+                    raise self._explain(error, positions) from error
             else:
                 if not table.num_rows:
                     raise InputError("the file has a header but no rows")
@@ -227,9 +334,12 @@ class TextFile:
 
     @contextmanager
     def _open_for_arrow(self) -> Iterator[pa.NativeFile]:
-        if is_gzipped(self.path):
-            with open_decompressed(self.path) as unzipped:
-                yield pa.PythonFile(unzipped, mode="r")
+        if self.skipped:
+            n_lines = self._first_row[0] if self.header else 0
+            yield pa.PythonFile(as_file(write_rows(self.rows(), self.separator, n_lines)), mode="r")
+        elif is_gzipped(self.path) or self.encoding == "utf-16":
+            with open_as_utf8(self.path) as recoded:
+                yield pa.PythonFile(recoded, mode="r")
         else:
             with pa.OSFile(str(self.path)) as plain:
                 yield plain
@@ -242,6 +352,9 @@ class TextFile:
         quoted_newlines: bool,
         block_size: int,
     ) -> pa.Table:
+        decimal_commas = any(
+            self.has_decimal_commas(at) for role, at in positions.items() if types.get(role) == pa.float32()
+        )
         # The columns get names of our own, so that empty or repeated names in the header do no harm.
         lines, first = self._first_row
         names = [str(position) for position in range(len(first))]
@@ -253,6 +366,7 @@ class TextFile:
                 include_columns=[names[at] for at in positions.values()],
                 column_types={names[at]: types[role] for role, at in positions.items() if role in types},
                 null_values=[""],
+                decimal_point="," if decimal_commas else ".",
             ),
         )
 
@@ -260,84 +374,35 @@ class TextFile:
     def _has_quoted_newlines(self) -> bool:
         """Whether quoted fields of the first lines span lines; Arrow reads such files in one thread, so it matters."""
         if self._byte_check.n_quotes % 2:
-            self._check_quotes()
+            check_quotes(self._iterate_rows())
         # A quote is still open at the end of a line that has an odd number of them.
         is_open = any(line.count(b'"') % 2 for line in self._head.splitlines() if b'"' in line)
-        return is_open and self._has_newlines_in_quotes(self._iterate_rows(self._head))
+        return is_open and self._spans_lines(iterate_rows(io.BytesIO(self._head), self.separator, self.header))
 
-    def _has_newlines_in_quotes(self, rows: Iterator[tuple[int, list[str]]]) -> bool:
-        """Return whether a field spans lines, and warn if what it spans looks like rows."""
-        result = False
-        n_separators = len(self._first_row[1]) - 1
-        try:
-            for line, row in rows:
-                result = result or any(map(_has_newline, row))
-                inner_lines = [each for field in row for each in field.splitlines()[1:-1]]
-                if any(each.count(self.separator) == n_separators for each in inner_lines):
-                    warnings.warn(
-                        f"{self.path}: the text in quotes from line {line} on looks like rows of its own; it is read "
-                        "as one field. Is there a stray quotation mark?",
-                        DataWarning,
-                        stacklevel=6,
-                    )
-                    return True
-        except InputError:
-            return True
-        return result
+    def _spans_lines(self, rows: Iterator[Row]) -> bool:
+        """Return whether a field of some rows spans lines."""
+        return has_newlines_in_quotes(rows, self.separator, len(self._first_row[1]), self.path)
 
-    def _check_quotes(self) -> None:
-        """Refuse a quote that is never closed, because one field would contain the rest of the file."""
-        line, row = 0, [""]
-        for line, row in self._iterate_rows():  # noqa: B007 - only the last row counts
-            pass
-        if any(map(_has_newline, row)):
-            raise InputError(f"line {line}: a quotation mark is opened and never closed")
-
-    def _explain(self, error: pa.ArrowInvalid, role: str | None, positions: Mapping[str, int]) -> InputError:
-        """Return an error that names the row and the value that Arrow's error is about."""
-        if role in ("weight", "rating", "timestamp"):
-            at = positions[role]
-            expected = "a number or a date" if role == "timestamp" else "a number"
-            bad = self._find_row(lambda row: len(row) > at and row[at] != "" and not is_number(row[at]))
-            if bad:
-                return RowError(f"the {role} {bad[1][at]!r} is not {expected}", bad[0])
+    def _explain(self, error: pa.ArrowInvalid, positions: Mapping[str, int]) -> InputError:
+        """Return an error that names the first row that Arrow's error may be about."""
         if "invalid UTF8" in str(error):
-            return InputError("this is not UTF-8 text: save it as UTF-8")
+            return explain_encoding(self.path)
         if "skip initial" in str(error):
             return InputError("the file has a header but no rows")
-        width = len(self._first_row[1])
-        if bad := self._find_row(lambda row: len(row) != width):
-            return RowError(f"{len(bad[1])} columns instead of {width}", bad[0])
+        with suppress(InputError):
+            chosen = {role: at for role, at in positions.items() if role in ROLES}
+            examples = [row for rows in find_bad_rows(self, chosen).examples.values() for row in rows]
+            if examples:
+                first = min(examples, key=lambda row: row.position)
+                return RowError(first.message, first.position)
         return InputError(f"not a text file with columns between {self.separator!r}: {error}")
 
-    def _find_row(self, is_bad: Callable[[list[str]], bool]) -> tuple[int, list[str]] | None:
-        """Return the first bad row and its position, if there is one."""
-        with suppress(InputError):
-            return next(((at, row) for at, (_, row) in enumerate(self._iterate_rows()) if is_bad(row)), None)
-        return None
-
-    def _iterate_rows(self, head: bytes | None = None) -> Iterator[tuple[int, list[str]]]:
-        """Yield each row below the header with the line on which it starts; slow, for what Arrow does not tell."""
-        with open_decompressed(self.path) if head is None else nullcontext(io.BytesIO(head)) as source:
-            text = io.TextIOWrapper(source, encoding="utf-8-sig", errors="replace", newline="")
-            reader = csv.reader(text, delimiter=self.separator)
-            line, skip = 1, self.header
-            try:
-                for row in reader:
-                    if row and not skip:
-                        yield line, row
-                    skip = skip and not row
-                    line = reader.line_num + 1
-            except csv.Error as error:
-                raise InputError(f"line {line}: {error}") from error
-            text.detach()
+    def _iterate_rows(self) -> Generator[Row]:
+        with open_as_utf8(self.path) as source:
+            yield from iterate_rows(source, self.separator, self.header)
 
 
 def _infer_ids(columns: dict[str, pa.ChunkedArray], ids: str) -> dict[str, pa.ChunkedArray]:
     """Convert text ids to integers where they are plain ones, unless ids are to stay text."""
     texts = [role for role in ("user", "item") if role in columns and pa.types.is_string(columns[role].type)]
     return columns | {role: infer_integers(columns[role]) for role in texts if ids == "auto"}
-
-
-def _has_newline(field: str) -> bool:
-    return "\n" in field or "\r" in field

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from numbers import Integral
 from typing import Any
 
@@ -13,18 +13,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from prorec._core.errors import InputError, RowError
+from prorec.interactions.column_names import ROLES, find_named, has_plain_name
 
 ColumnRef = str | int | None
 """Name or position of a column; None to find it by its usual names."""
 
-ALIASES = {
-    "user": ("user", "user_id", "userid", "uid", "customer_id", "visitor_id", "visitorid"),
-    "item": ("item", "item_id", "itemid", "iid", "movie_id", "movieid", "product_id", "productid", "asin"),
-    "weight": ("weight",),
-    "rating": ("rating",),
-    "timestamp": ("timestamp", "time"),
-}
-"""Usual names of the column of each role, compared without case; the first is the one that prorec writes."""
+NOT_USED = "none"
+"""In place of the name of a column: no column has the role."""
 _REQUIRED = ("user", "item")
 
 
@@ -33,7 +28,7 @@ def choose_columns(
     requested: Mapping[str, ColumnRef],
     *,
     has_header: bool = True,
-    roles: Sequence[str] = tuple(ALIASES),
+    roles: Sequence[str] = ROLES,
 ) -> dict[str, int]:
     """Find the column of each role.
 
@@ -42,7 +37,8 @@ def choose_columns(
     names : sequence of str
         Names of the table's columns.
     requested : mapping of str to str, int or None
-        Column of each role by name or position, as the caller gave it. Digits that name no column are a position.
+        Column of each role by name or position, as the caller gave it. Digits that name no column are a position, and
+        "none" means that no column has the role.
     has_header : bool, default True
         Whether the names are the table's own. If not, the user is column 0 and the item column 1 unless requested
         otherwise, and other roles are found only if requested.
@@ -67,6 +63,10 @@ def choose_columns(
     chosen: dict[str, int] = {}
     for role in roles:
         column = requested.get(role)
+        if column == NOT_USED and NOT_USED not in names:
+            if role in _REQUIRED:
+                raise InputError(f"the {role} is required: {role}_col must be the name of a column; got {column!r}")
+            continue
         if column is None and not has_header and role in _REQUIRED:
             column = _REQUIRED.index(role)
         position = _find_usual(names, role, has_header) if column is None else _find_requested(names, column, role)
@@ -96,13 +96,17 @@ def _find_requested(names: Sequence[str], column: str | int, role: str) -> int:
 
 
 def _find_usual(names: Sequence[str], role: str, has_header: bool) -> int | None:
-    matches = [at for at, name in enumerate(names) if has_header and name.lower() in ALIASES[role]]
+    groups = find_named(names, role) if has_header else []
+    # Many columns look like dates or opinions, so without being told only those with the plain name are taken.
+    if role not in _REQUIRED:
+        groups = [[at for at in group if has_plain_name(names[at], role)] for group in groups[:1]]
+    matches = groups[0] if groups else []
     if len(matches) > 1:
         listed = _quote(names[at] for at in matches)
         raise InputError(f"more than one column could be the {role} ({listed}): name one with {role}_col")
     if not matches and role in _REQUIRED:
         raise InputError(
-            f"no column is called {ALIASES[role][0]!r} or any other usual name for the {role}: name it with "
+            f"no column is called {role!r} or any other usual name for the {role}: name it with "
             f"{role}_col. The columns are {_quote(names)}"
         )
     return matches[0] if matches else None
@@ -153,11 +157,13 @@ def parse_times(column: pa.ChunkedArray) -> NDArray[Any]:
     Parameters
     ----------
     column : pyarrow.ChunkedArray
-        Whole numbers, floats, dates, datetimes, or text of dates such as 2024-05-01 12:00.
+        Whole numbers, floats, dates, datetimes, or text of numbers or of ISO times such as 2024-05-01 12:00. If only
+        some times have a zone (2024-05-01T12:00:00Z), the others count as UTC.
 
     Returns
     -------
     ndarray of int64, float64 or datetime64
+        Times with a zone are in UTC.
 
     Raises
     ------
@@ -166,6 +172,8 @@ def parse_times(column: pa.ChunkedArray) -> NDArray[Any]:
     """
     column = _without_missing(column, "timestamp")
     type_ = column.type
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return _parse_time_texts(column)
     if pa.types.is_integer(type_):
         if type_ == pa.uint64() and pc.max(column).as_py() > np.iinfo(np.int64).max:
             raise InputError("timestamps go past the largest 64-bit integer: use a smaller unit of time")
@@ -177,15 +185,63 @@ def parse_times(column: pa.ChunkedArray) -> NDArray[Any]:
         return values
     if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
         return np.asarray(column.to_numpy())
-    for zone in (None, "UTC"):  # 2024-05-01T12:00:00Z has a zone
-        try:
-            return np.asarray(column.cast(pa.timestamp("us", zone)).to_numpy())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            continue
     for row, value in enumerate(column.to_pylist()):
-        if not is_number(value) and not _is_date(value):
+        if not is_number(value) and not is_time(value):
             raise RowError(f"the timestamp {value!r} is not a number or a date", row)
     raise InputError(f"timestamps must be all numbers, all dates or all datetimes; got a column of type {type_}")
+
+
+def _parse_time_texts(column: pa.ChunkedArray) -> NDArray[Any]:
+    for type_ in (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            values = column.cast(type_)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+        return np.asarray(values.to_numpy()) if pa.types.is_timestamp(type_) else parse_times(values)
+    return np.asarray(convert_distinct(column, _parse_iso, "a number or a date").to_numpy())
+
+
+def convert_distinct(column: pa.ChunkedArray, parse: Callable[[str], datetime], expected: str) -> pa.ChunkedArray:
+    """Convert text to times, each distinct text of a chunk once.
+
+    Parameters
+    ----------
+    column : pyarrow.ChunkedArray of string
+        Text without missing values.
+    parse : callable
+        Function that returns the time that a text stands for, or raises ValueError.
+    expected : str
+        What the text should be, for messages.
+
+    Returns
+    -------
+    pyarrow.ChunkedArray of timestamp
+        In UTC and without a zone.
+
+    Raises
+    ------
+    RowError
+        If a text is no time.
+    """
+    chunks, start = [], 0
+    for chunk in column.chunks:  # one after the other, so that few times are Python objects at once
+        encoded, times = chunk.dictionary_encode(), []
+        for code, text in enumerate(encoded.dictionary.to_pylist()):
+            try:
+                time = parse(text)
+            except ValueError:
+                row = start + int(pc.index(encoded.indices, code).as_py())
+                raise RowError(f"the timestamp {text!r} is not {expected}", row) from None
+            times.append(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time)
+        chunks.append(pa.array(times, pa.timestamp("us")).take(encoded.indices))
+        start += len(chunk)
+    return pa.chunked_array(chunks, pa.timestamp("us"))
+
+
+def _parse_iso(text: str) -> datetime:
+    if is_number(text):
+        raise ValueError("a number among dates")
+    return datetime.fromisoformat(text.strip())
 
 
 def is_number(value: Any) -> bool:
@@ -214,6 +270,30 @@ def is_number(value: Any) -> bool:
     return True
 
 
+def is_time(value: Any) -> bool:
+    """Return whether a text is an ISO date or time.
+
+    Parameters
+    ----------
+    value : Any
+        The text.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_time("2024-05-01T12:00:00Z"), is_time("01.05.2024")
+    (True, False)
+    """
+    try:
+        datetime.fromisoformat(value.strip())
+    except (AttributeError, ValueError):
+        return False
+    return True
+
+
 def _without_missing(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """Return the column with its categories replaced by their values, or raise if a value is missing."""
     if pa.types.is_dictionary(column.type):
@@ -226,14 +306,6 @@ def _without_missing(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 def _to_float32(column: pa.ChunkedArray) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # too large a number becomes infinite, which the caller refuses
         return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float32)
-
-
-def _is_date(value: Any) -> bool:
-    try:
-        datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _quote(names: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ Ids are integers or text. They are kept sorted, so that a log gives the same mat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -147,6 +148,28 @@ def find_positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
         raise InputError(f"{role} ids go past the largest 64-bit integer: give them as text") from None
     positions = pc.index_in(column, value_set=searched)
     return np.asarray(pc.fill_null(positions, -1).to_numpy(), dtype=np.int64)
+
+
+def is_missing_id(value: Any) -> bool:
+    """Return whether a value, or the text of one, stands for a missing id.
+
+    Parameters
+    ----------
+    value : Any
+        The value.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> is_missing_id(" "), is_missing_id("NULL"), is_missing_id("0")
+    (True, True, False)
+    """
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or (isinstance(value, str) and (not value.strip() or value in _MISSING))
 
 
 def take_ids(ids: Ids, positions: NDArray[Any]) -> pa.Array:

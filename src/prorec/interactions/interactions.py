@@ -19,7 +19,8 @@ from prorec._core.checks import check_float
 from prorec._core.errors import DataWarning, InputError
 from prorec.interactions.arrow_types import use_plain_type
 from prorec.interactions.assembly import Assembly, assemble_matrix
-from prorec.interactions.columns import ALIASES, ColumnRef, choose_columns, parse_numbers, parse_times
+from prorec.interactions.column_names import ROLES
+from prorec.interactions.columns import ColumnRef, choose_columns, parse_numbers, parse_times
 from prorec.interactions.ids import Ids, check_ids, encode_ids, find_positions, take_ids
 from prorec.interactions.pairs import as_coo, check_compressed, is_sorted, reindex, union
 from prorec.interactions.tables import FrameType, read_frame, to_arrow_column, to_frame
@@ -128,7 +129,7 @@ class Interactions:
         Interactions(2 users × 1 items, 2 interactions)
         """
         frame = read_frame(table)
-        requested = dict(zip(ALIASES, (user_col, item_col, weight_col, rating_col, timestamp_col), strict=True))
+        requested = dict(zip(ROLES, (user_col, item_col, weight_col, rating_col, timestamp_col), strict=True))
         chosen = choose_columns([str(name) for name in frame.columns], requested)
         if not len(frame):
             raise InputError("the table has no rows")
