@@ -1,14 +1,16 @@
-"""Noise finding: cross-fitted features, the noise rate, a noise probability for each interaction, flags, and audits."""
+"""Noise finding: features, the noise rate, a noise probability for each interaction, flags, audits, and issues."""
 
 from prorec.noise.account_issues import find_issues
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.flag_audit import FlagAudit, Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
 from prorec.noise.flag_error_bound import bound_wrong_share
+from prorec.noise.identifiability import InjectionCheck
 from prorec.noise.issues import Issues
 from prorec.noise.noise_rate import NoiseRateEstimate
 
 __all__ = [
     "FlagAudit",
+    "InjectionCheck",
     "Issues",
     "NoiseFinder",
     "NoiseRateEstimate",

@@ -49,7 +49,7 @@ class NoiseRateEstimate:
     """An estimate of the noise rate of a log, with a 95% interval.
 
     True clicks that no model can separate from random ones count as noise. So the estimate for a clean log is not 0 but
-    a floor; docs/noise.md has the floors of several logs.
+    a floor; docs/noise-promises.md has the floors of several logs.
 
     Examples
     --------
