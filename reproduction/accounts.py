@@ -44,7 +44,7 @@ def main(
     print("| data set | extreme without injection | " + " | ".join(ACCOUNT_KINDS) + " |")
     print("| --- " * (2 + len(ACCOUNT_KINDS)) + "|")
     for name in names:
-        clean = _load(name)
+        clean = load_log(name)
         cells = [name, str(int(find_issues(clean).is_extreme.sum()))]
         for kind in ACCOUNT_KINDS:
             noisy = [prorec.inject_noise(clean, ratio, kind, seed=seed) for seed in range(seeds)]
@@ -64,7 +64,7 @@ def _compare_finders(names: list[str], ratio: float, seeds: int) -> None:
     print(" | ".join(f"noise rate, {kind}" for kind in kinds) + " | extreme accounts | time of find_issues |")
     print("| --- " * (3 + 2 * len(kinds)) + "|")
     for name in names:
-        runs = [_run_finders(_load(name), ratio, seed) for seed in range(seeds)]
+        runs = [_run_finders(load_log(name), ratio, seed) for seed in range(seeds)]
         aurocs, rates, n_extreme, shares = (np.mean(each, axis=0) for each in zip(*runs, strict=True))
         cells = [*(f"{each:.3f}" for each in aurocs), *(f"{each:.3f}" for each in rates)]
         extreme = ", ".join(f"{each:g}" for each in n_extreme)
@@ -95,7 +95,7 @@ def _time(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _load(name: str) -> Interactions:
+def load_log(name: str) -> Interactions:
     """Load a data set; of Gowalla a sample of users."""
     return _sample_users(load_clean_dataset(name)) if name == "gowalla" else load_clean_dataset(name)
 
