@@ -19,7 +19,9 @@ def test_demo_prints_its_findings_and_writes_a_report(no_data: Path, tmp_path: P
     club = prorec.make_cinema()
     denoiser = demo_denoiser().fit(club.interactions)
     found = int((denoiser.flagged_ & club.is_mistake).sum())
+    assert found > 100
     assert f"{found:,}" in done.stdout, "how much of the planted noise was found"
+    assert 1 - club.is_mistake[denoiser.flagged_].mean() < denoiser.fdr
     auroc = prorec.detection_metrics(denoiser.noise_probability_, club.is_mistake)["auroc"]
     words = " ".join(done.stdout.replace("│", " ").split())
     assert f"{auroc:.0%} of all cases (AUROC)" in words
