@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 import prorec
 from prorec.cli.denoise_summary import describe_summary
+from prorec.noise.noise_rate import NoiseRateEstimate
 from tests.cli.shell import COMMAND, run, run_anew
 from tests.engines.conftest import QUICK_JAVA
 
@@ -132,10 +134,15 @@ def test_summary_in_words() -> None:
     text = describe_summary(summary)
     assert all(part in text for part in ("9 rows", "8 different", "3 users", "4 items", "2 interactions (25.0%)"))
     assert "--flag-fraction" in text
-    summary |= {"noise_rate": {"estimate": 0.2, "low": 0.1, "high": 0.3}, "fdr": 0.25, "report": "page.html"}
+    rate = NoiseRateEstimate(0.2, 0.1, 0.3)
+    summary |= {"noise_rate": asdict(rate), "fdr": 0.25, "report": "page.html"}
     text = describe_summary(summary)
     assert "20.0% (10.0% to 30.0%)" in text
-    assert "2 interactions (25.0%) are flagged; about 25% " in text
+    assert "2 interactions (25.0%) are flagged; at most about 25% " in text
     assert "The report is in page.html." in text
     nothing = describe_summary(summary | {"flagged_pairs": 0})
     assert "at least 75% noise, so nothing is flagged at fdr=0.25" in nothing
+    unknown = asdict(replace(rate, low=0.0, is_identified=False))
+    doubtful = describe_summary(summary | {"flagged_pairs": 0, "noise_rate": unknown})
+    assert "cannot tell its noise rate: it is at most 30.0%" in doubtful
+    assert "Nothing is flagged." in doubtful
