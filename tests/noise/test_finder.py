@@ -144,11 +144,12 @@ def test_any_model_any_transport(transport: str, models: object) -> None:
 
 
 def test_the_only_click_of_a_user_is_scored_by_popularity() -> None:
-    lonely = csr_array(np.vstack([random_clicks(50, 40, 0.3).toarray(), np.eye(1, 40, 3)]).astype(np.float32))
+    club = prorec.make_cinema(150, 120, seed=5).interactions.matrix.toarray()
+    lonely = csr_array(np.vstack([club, np.eye(1, 120, 3)]).astype(np.float32))
     finder = NoiseFinder(folds=3).fit(lonely)
     table = finder.table()
     marked = table.filter(pa.compute.equal(table["basis"], "popularity"))
-    assert marked["user"].to_pylist() == [50]
+    assert marked["user"].to_pylist() == [150]
     assert set(table["basis"].to_pylist()) == {"models", "popularity"}
     falling = np.diff(table["noise_probability"].to_numpy())
     assert (falling <= 0).all()
@@ -373,7 +374,7 @@ def test_known_clicks_of_users_with_new_ids_get_similar_probabilities() -> None:
 
 
 def test_a_user_of_the_log_without_clicks_counts_as_new() -> None:
-    dense = random_clicks(60, 40, 0.2).toarray()
+    dense = prorec.make_cinema(150, 120, seed=5).interactions.matrix.toarray()
     dense[7] = 0
     finder = NoiseFinder(folds=3).fit(csr_array(dense))
     later = Interactions.from_table(pa.table({"user": [7, 7, 7], "item": [1, 2, 3]}))

@@ -31,7 +31,7 @@ from prorec.noise.keeping import conformal_p_values, keep_interactions
 from prorec.noise.later_interactions import score_extreme_accounts, score_later
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Transport
-from prorec.noise.posterior import ACCOUNT, NoisePosterior, basis_codes, basis_names, fit_posterior, label_pairs
+from prorec.noise.posterior import ACCOUNT, NoisePosterior, basis_names, fit_posterior, label_pairs
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
 DEFAULT_BASE_MODELS: tuple[Model, ...] = (
@@ -149,7 +149,7 @@ class NoiseFinder(Estimator):
         self.interactions_, self.reference_clicks_, self.posterior_ = log, clicks, posterior
         self.percentile_rank_, self.noise_rate_ = clicks.percentile_rank, posterior.noise_rate
         self.noise_probability_ = posterior.predict(features.at(slice(n)))
-        self.basis_ = basis_codes(scores.is_cold[:n])
+        self.basis_ = posterior.basis_codes(features.at(slice(n)))
         self.base_models_ = []
         for index, model in enumerate(models):
             report("Fitting the final base models", index, len(models))

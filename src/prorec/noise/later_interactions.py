@@ -18,7 +18,7 @@ from prorec.noise.cross_fitting import assign_folds, drop_entries, has_no_weight
 from prorec.noise.extreme_accounts import EXTREME_SCORE
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Pairs, rank_in_plan
-from prorec.noise.posterior import ACCOUNT, SEEN, UNKNOWN_ITEM, basis_codes
+from prorec.noise.posterior import ACCOUNT, SEEN, UNKNOWN_ITEM
 from prorec.transport.scores import ScoreFunction
 
 if TYPE_CHECKING:
@@ -195,4 +195,4 @@ def _predict(finder: NoiseFinder, features: PairFeatures, percentile_rank: NDArr
     probability = finder.posterior_.predict(features)
     if not np.isfinite(probability).all():
         raise InputError("the base models' scores must be finite, but are not; fit with less extreme parameters")
-    return LaterScores(probability, basis_codes(features.is_cold), percentile_rank)
+    return LaterScores(probability, finder.posterior_.basis_codes(features), percentile_rank)

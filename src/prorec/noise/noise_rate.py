@@ -14,9 +14,11 @@ of clicks in a bin of group g and rank q, with N negatives of mean popularity P 
 Counts are Poisson. For each noise rate π and share m of it that falls in proportion to popularity, a = π·(1 − m) and
 b = π·m, and the best c give the profile likelihood. It is averaged over models with the first one, two, three or all
 four powers: more powers take more clicks in the tail for true ones. With a prior that is uniform in π this gives a
-posterior. Its mean is the estimate and its quantiles are the interval, which contains sampling error and the choices of
-m, c and the model. Ranks must come from a ratio that was fitted to other users: a ratio fitted to the same pairs ranks
-clicks up by chance, and leaves too few with a small q.
+posterior. Its mean is the estimate, and the rates of highest density are the interval, which contains sampling error
+and the choices of m, c and the model.
+
+Ranks must come from a ratio that was fitted to other users: a ratio fitted to the same pairs ranks clicks up by chance,
+and leaves too few with a small q.
 
 The estimate is an upper bound where true clicks look like negatives however small q is. `identifiability.py` tests
 that.
@@ -37,6 +39,7 @@ _MAX_GROUPS, _MIN_NEGATIVES = 8, 3_000
 _QUANTILES = np.array([0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])
 _POWERS = np.array([4.0, 2.0, 1.0, 0.5])
 _N_STEPS = 100  # of expectation-maximization
+_COVERAGE = 0.95
 _RATES = np.append(0, np.geomspace(1e-3, 1, 50))
 _FINE_RATES = np.linspace(0, 1, 1001) ** 1.5
 _POPULARITY_SHARES = np.array([0.0, 0.5, 1.0])
@@ -159,7 +162,12 @@ def estimate_noise_rate(pairs: LabeledPairs, *, only_uniform: bool = False) -> t
     posterior /= posterior.sum()
     of_rates = posterior.sum(axis=0)
     estimate, by_popularity = float(of_rates @ _FINE_RATES), float(shares @ posterior @ _FINE_RATES)
-    low, high = np.interp([0.025, 0.975], np.cumsum(of_rates), _FINE_RATES)
+    # The shortest 95%: the interval of a log without noise begins at 0.
+    density = of_rates / np.gradient(_FINE_RATES)
+    by_density = np.argsort(-density, kind="stable")
+    n_inside = int(np.searchsorted(np.cumsum(of_rates[by_density]), _COVERAGE)) + 1
+    inside = _FINE_RATES[by_density[:n_inside]]
+    low, high = inside.min(), inside.max()
     line = NoiseRateLine(max(estimate - by_popularity, 0.0), by_popularity, mean_popularity)
     return line, NoiseRateEstimate(estimate, min(float(low), estimate), max(float(high), estimate))
 

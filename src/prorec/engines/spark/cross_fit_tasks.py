@@ -19,7 +19,7 @@ from prorec.engines.spark.task_arrays import Batches, ItemFactors
 from prorec.noise.cross_fitting import NEGATIVES_PER_CLICK, assign_folds_by_key, sample_negatives
 from prorec.noise.pair_features import ACTIVITY_RANK, PairFeatures, PairScores, ReferenceClicks, smoothed_log_odds
 from prorec.noise.plan_ranks import Pairs, rank_in_blocks
-from prorec.noise.posterior import NoisePosterior, basis_codes, basis_names
+from prorec.noise.posterior import NoisePosterior, basis_names
 
 FOLDS = (
     "user int, items array<int>, weights array<float>, folds array<smallint>, is_sampled array<boolean>, "
@@ -301,7 +301,7 @@ def estimate_probabilities(batches: Batches, posterior: NoisePosterior) -> Itera
                     batch.column("item"),
                     posterior.predict(pair_features),
                     batch.column("percentile_rank"),
-                    basis_names(basis_codes(pair_features.is_cold)),
+                    basis_names(posterior.basis_codes(pair_features)),
                 ],
             )
 
