@@ -8,7 +8,7 @@ import pytest
 
 import prorec
 from prorec import Interactions, NoiseFinder
-from prorec.noise.identifiability import inject_into_pairs, match_by_popularity, restrict_to_identified
+from prorec.noise.identifiability import auc_within_popularity, inject_into_pairs, restrict_to_identified
 from prorec.noise.noise_rate import LabeledPairs, estimate_noise_rate
 from tests.noise.test_noise_rate import make_mixture
 
@@ -39,6 +39,14 @@ def test_purchases_by_popularity_have_an_upper_bound_and_no_flags(purchases: Noi
     assert "at most" in repr(purchases) or "at most" in purchases._repr_html_()
 
 
+def test_injected_noise_is_scored_as_purchases_are(purchases: NoiseFinder) -> None:
+    """By popularity alone, which finds noise on rare items, and knows nothing of noise on popular ones."""
+    uniform, by_popularity = purchases.injection_checks_
+    assert uniform.auroc > 0.7
+    assert by_popularity.auroc < 0.6
+    assert set(purchases.table()["basis"].to_pylist()) == {"popularity"}
+
+
 def test_a_film_club_can_tell_its_noise() -> None:
     finder = NoiseFinder(prorec.models.SVD(rank=4), folds=3).fit(prorec.make_cinema(300, 200, seed=1).interactions)
     assert finder.noise_rate_.is_identified
@@ -54,9 +62,9 @@ def test_the_auc_is_within_popularity() -> None:
         (x[is_click & (popularity == p)][:, None] > x[~is_click & (popularity == p)]).mean() for p in range(1, 6)
     ]
     weights = [np.count_nonzero(is_click & (popularity == p)) for p in range(1, 6)]
-    assert match_by_popularity(pairs) == pytest.approx(np.average(expected, weights=weights))
+    assert auc_within_popularity(pairs) == pytest.approx(np.average(expected, weights=weights))
     few = LabeledPairs(np.zeros(4), np.ones(4), np.arange(4) < 2)
-    assert match_by_popularity(few) == 0.5
+    assert auc_within_popularity(few) == 0.5
 
 
 def test_the_estimate_is_replaced_only_where_popularity_explains_all() -> None:
@@ -70,10 +78,8 @@ def test_the_estimate_is_replaced_only_where_popularity_explains_all() -> None:
 
 
 def test_injected_noise_raises_the_estimate_by_its_share() -> None:
-    pairs = make_mixture(0.05, 3)
-    _, rate = estimate_noise_rate(pairs)
-    for check in inject_into_pairs(pairs, rate, np.random.default_rng(0)):
+    for check in inject_into_pairs(make_mixture(0.05, 3), np.random.default_rng(0)):
         assert check.injected == pytest.approx(0.1 / 1.1, abs=1e-3)
-        assert check.estimated == pytest.approx(check.injected, abs=0.035)
+        assert check.rise == pytest.approx(check.injected, abs=0.035)
         # N(2, 1) against N(0, 1) has an AUC of .92; popularity adds to that for one kind and does not for the other.
         assert 0.85 < check.auroc < 0.96

@@ -4,7 +4,7 @@ An active account is extreme if it clicks at regular times or walks through the 
 active than most is also extreme if its items are a draw from the catalogue: as popular as random items, and going
 together no more than other items of the same popularity do. People who click very much prefer popular items, items that
 go together, or both. In sparse logs some people look like draws, too. So nobody is extreme for that reason unless such
-accounts are ten times as frequent among far more active users as among the most active others.
+accounts are four times as frequent among far more active users as among the most active others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RANK_WINDOW = 0.02  # of the catalogue: items of about the same popularity
 _MAX_EXCESS_LIFT = 0.3  # in logs of people 0.5 or more, unless they prefer popular items
 _MAX_POPULARITY_SHIFT = 0.15  # standard deviations; 0.5 or more for people, unless their items go together
 _MIN_ORDINARY_ACTIVITY = 10
-_MAX_WRONG_SHARE = 0.1  # of the accounts found, if people look like draws as often as less active users do
+_MAX_WRONG_SHARE = 0.25  # of the accounts found, if people look like draws as often as less active users do
 
 
 def find_extreme_accounts(

@@ -143,7 +143,11 @@ class NoiseFinder(Estimator):
         out_of_user = fit_out_of_user_ratio(train_features.matrix, train_users, is_click, n_users, rng)
         posterior = fit_posterior(train_features, train_users, is_click, out_of_user)
         labeled = label_pairs(train_features, train_users, is_click, out_of_user)
-        self.injection_checks_ = inject_into_pairs(labeled, posterior.noise_rate, rng)
+        is_identified = posterior.noise_rate.is_identified
+        if not is_identified:  # then probabilities are from popularity alone
+            log_popularity = np.log1p(labeled.popularity)[:, None]
+            labeled = labeled._replace(log_ratio=posterior.cold_density_ratio.log_ratio(log_popularity))
+        self.injection_checks_ = inject_into_pairs(labeled, rng, is_identified=is_identified)
         self.noise_p_value_ = self._compute_p_values(features, users, n, out_of_user, posterior)
         report("Separating clicks from negatives", 1, 1)
         self.interactions_, self.reference_clicks_, self.posterior_ = log, clicks, posterior
@@ -244,7 +248,7 @@ class NoiseFinder(Estimator):
         -------
         array of bool
             Whether each interaction is kept. Extreme accounts and users' only interactions are not, because nothing
-            shows that they are genuine.
+            shows that they are genuine, and where the log cannot tell its noise nothing is kept.
 
         Raises
         ------
@@ -252,7 +256,8 @@ class NoiseFinder(Estimator):
             If `max_noise` is out of range.
         """
         self._check_fitted()
-        return keep_interactions(self.noise_p_value_, max_noise, self.noise_rate_.high) & (self.noise_p_value_ < 1)
+        kept = keep_interactions(self.noise_p_value_, max_noise, self.noise_rate_.high) & (self.noise_p_value_ < 1)
+        return kept & self.noise_rate_.is_identified
 
     def table(self, frame: FrameType = "pyarrow") -> Any:
         """Return a table of all interactions, the most suspicious first.

@@ -54,9 +54,7 @@ def finder_state(finder: NoiseFinder) -> tuple[dict[str, Any], Arrays]:
         "popularity": finder.reference_clicks_.popularity,
         "basis": finder.basis_,
         "noise_p_value": finder.noise_p_value_,
-        "injection_checks": np.array(
-            [[each.auroc, each.injected, each.estimated] for each in finder.injection_checks_]
-        ),
+        "injection_checks": np.array([[each.auroc, each.injected, each.rise] for each in finder.injection_checks_]),
     }
     arrays |= _pack_issues(finder.issues_)
     arrays |= finder.posterior_.to_arrays()

@@ -40,11 +40,11 @@ class InjectionCheck:
     """AUROC of the injected noise against the clicks of the log."""
     injected: float
     """Share of the injected clicks among all."""
-    estimated: float
-    """Rise of the estimated noise rate."""
+    rise: float
+    """Rise of the estimated noise rate; it should be about as large as `injected`."""
 
 
-def match_by_popularity(pairs: LabeledPairs) -> float:
+def auc_within_popularity(pairs: LabeledPairs) -> float:
     """Return the AUC of clicks against negatives of about the same popularity.
 
     Parameters
@@ -63,7 +63,7 @@ def match_by_popularity(pairs: LabeledPairs) -> float:
 
     >>> popularity = np.repeat([1.0, 9.0], 100)
     >>> is_click = np.concatenate([np.arange(100) < 20, np.arange(100) < 80])
-    >>> match_by_popularity(LabeledPairs(np.log(popularity), popularity, is_click))
+    >>> auc_within_popularity(LabeledPairs(np.log(popularity), popularity, is_click))
     0.5
     """
     values = np.unique(pairs.popularity[pairs.is_click])
@@ -100,7 +100,7 @@ def restrict_to_identified(
     NoiseRateLine, NoiseRateEstimate
         The same, if the log can tell its noise.
     """
-    if match_by_popularity(pairs) >= MIN_AUC:
+    if auc_within_popularity(pairs) >= MIN_AUC:
         return line, noise_rate
     _, uniform = estimate_noise_rate(pairs, only_uniform=True)
     mean, high = uniform.high / 2, max(noise_rate.high, uniform.high)
@@ -108,7 +108,7 @@ def restrict_to_identified(
 
 
 def inject_into_pairs(
-    pairs: LabeledPairs, noise_rate: NoiseRateEstimate, rng: np.random.Generator, ratio: float = 0.1
+    pairs: LabeledPairs, rng: np.random.Generator, *, is_identified: bool = True, ratio: float = 0.1
 ) -> list[InjectionCheck]:
     """Add some negatives to the clicks, as if they were noise in the log, and measure whether they are found.
 
@@ -119,10 +119,10 @@ def inject_into_pairs(
     ----------
     pairs : LabeledPairs
         Clicks and negatives.
-    noise_rate : NoiseRateEstimate
-        Estimate without injection.
     rng : numpy.random.Generator
         Generator of the choice.
+    is_identified : bool, default True
+        Whether the log can tell its noise. Otherwise noise is taken to fall on all items alike.
     ratio : float, default 0.1
         Number of injected clicks for each click.
 
@@ -135,6 +135,7 @@ def inject_into_pairs(
     n_injected = max(1, round(ratio * n_clicks))
     share = n_injected / (n_clicks + n_injected)
     mean_popularity = max(float(pairs.popularity[negatives].mean()), 1e-12)
+    _, before = estimate_noise_rate(pairs, only_uniform=not is_identified)
     checks = []
     for kind in INJECTED_KINDS:
         relative = np.ones(len(pairs.is_click)) if kind == "uniform" else pairs.popularity / mean_popularity
@@ -146,10 +147,11 @@ def inject_into_pairs(
         log_ratio = (np.log(np.exp(pairs.log_ratio) + added * relative + 1e-300) - np.log1p(added))[positions]
         is_click = np.append(pairs.is_click, np.ones(n_injected, dtype=bool))
         popularity = pairs.popularity[positions]
-        line, estimate = estimate_noise_rate(LabeledPairs(log_ratio, popularity, is_click))
+        with_noise = LabeledPairs(log_ratio, popularity, is_click)
+        line, after = estimate_noise_rate(with_noise, only_uniform=not is_identified)
         noise_score = np.log(np.maximum(line.at(popularity), 1e-12)) - log_ratio
         is_injected = np.arange(len(positions)) >= len(relative)
-        rise = estimate.estimate - noise_rate.estimate * (1 - share)
+        rise = after.estimate - before.estimate * (1 - share)
         checks.append(InjectionCheck(kind, _auc(noise_score[is_click], is_injected[is_click]), share, rise))
     return checks
 

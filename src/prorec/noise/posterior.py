@@ -56,20 +56,20 @@ class NoisePosterior:
         -------
         array
         """
-        is_cold = self.is_cold(features)
-        log_ratio = _log_ratio(self.density_ratio, self.cold_density_ratio, features, is_cold)
+        is_by_popularity = self.is_by_popularity(features)
+        log_ratio = _log_ratio(self.density_ratio, self.cold_density_ratio, features, is_by_popularity)
         log_fdr = _log_local_fdr(self.noise_rate_line, log_ratio, features.popularity)
         probability = calibrate(log_fdr, self.calibration)
         if not self.noise_rate.is_identified:
             return probability
         # Popularity alone does not show that there is any noise among the only clicks of users.
-        return np.where(is_cold, probability / 2, probability)
+        return np.where(is_by_popularity, probability / 2, probability)
 
     def basis_codes(self, features: PairFeatures) -> NDArray[np.int8]:
         """Return the basis of each noise probability: popularity for cold pairs, models for others."""
-        return np.where(self.is_cold(features), POPULARITY, MODELS).astype(np.int8)
+        return np.where(self.is_by_popularity(features), POPULARITY, MODELS).astype(np.int8)
 
-    def is_cold(self, features: PairFeatures) -> NDArray[np.bool_]:
+    def is_by_popularity(self, features: PairFeatures) -> NDArray[np.bool_]:
         """Return whether the probability of each pair is from popularity alone.
 
         It is for a user without other interactions. Where the log cannot tell its noise it is for every pair: in short
@@ -158,8 +158,8 @@ def fit_posterior(
     cold_ratio = fit_density_ratio(features.matrix[:, -1:], is_click)
     pairs = label_pairs(features, users, is_click, out_of_user)
     line, noise_rate = restrict_to_identified(pairs, *estimate_noise_rate(pairs))
-    is_cold = features.is_cold | (not noise_rate.is_identified)
-    log_ratio = _log_ratio(ratio, cold_ratio, features, is_cold)
+    is_by_popularity = features.is_cold | (not noise_rate.is_identified)
+    log_ratio = _log_ratio(ratio, cold_ratio, features, is_by_popularity)
     log_fdr = _log_local_fdr(line, log_ratio, features.popularity)
     expected_noise = line.at(features.popularity[~is_click]) * is_click.sum() / np.count_nonzero(~is_click)
     calibration = fit_calibration(log_fdr[is_click], log_fdr[~is_click], expected_noise)
@@ -245,12 +245,12 @@ def basis_names(codes: NDArray[np.int8]) -> pa.Array:
 
 
 def _log_ratio(
-    ratio: DensityRatio, cold_ratio: DensityRatio, features: PairFeatures, is_cold: NDArray[np.bool_]
+    ratio: DensityRatio, cold_ratio: DensityRatio, features: PairFeatures, is_by_popularity: NDArray[np.bool_]
 ) -> Vector:
-    """Return log f/f₀ of each pair: from popularity alone for cold pairs, from all features for others."""
+    """Return log f/f₀ of each pair: from popularity alone for some pairs, from all features for others."""
     log_ratio = ratio.log_ratio(features.matrix)
-    if is_cold.any():
-        log_ratio[is_cold] = cold_ratio.log_ratio(features.matrix[is_cold, -1:])
+    if is_by_popularity.any():
+        log_ratio[is_by_popularity] = cold_ratio.log_ratio(features.matrix[is_by_popularity, -1:])
     return log_ratio
 
 
