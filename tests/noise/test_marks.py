@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec import DamagedFileError, InputError, Interactions, NoiseFinder, inject_noise, make_cinema
+import prorec
+from prorec import DamagedFileError, InputError, Interactions, NoiseFinder, ProRec, inject_noise, make_cinema
 from prorec.data.noisy_interactions import NoisyInteractions
 from prorec.models import SVD
 from prorec.noise.finder_state import finder_state, restore_finder
@@ -179,6 +181,29 @@ def test_marks_are_saved_and_keep_their_probability_later(
     damaged = np.where(arrays["basis"] == 5, np.float32(0.5), arrays["noise_probability"])
     with pytest.raises(DamagedFileError, match="marked interaction must be 0 or 1"):
         restore_finder(parameters, arrays | {"noise_probability": damaged}, noisy.interactions)
+
+
+def test_denoisers_take_marks(
+    noisy: NoisyInteractions,
+    marked: NoiseFinder,
+    trusted: NDArray[np.bool_],
+    suspect: NDArray[np.bool_],
+    tmp_path: Path,
+) -> None:
+    clicks, marks = noisy.interactions, {"trusted": trusted & ~suspect, "suspect": suspect}
+    finder = NoiseFinder(SVD(rank=5), folds=3)
+    denoiser = ProRec(SVD(rank=5), noise_method=finder, weighting="probability", rounds=1)
+    denoiser.fit(clicks, trusted=marks["trusted"], suspect=suspect, checkpoint=tmp_path / "run")
+    np.testing.assert_array_equal(denoiser.noise_probability_, marked.noise_probability_)
+    assert denoiser.flagged_[suspect].all()
+    weights = denoiser.weights_.data
+    assert weights[marks["trusted"]].min() > weights[suspect].max()
+    denoiser.save(tmp_path / "model")
+    np.testing.assert_array_equal(prorec.load(tmp_path / "model").flagged_, denoiser.flagged_)  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="a checkpoint of other parameters or other interactions"):
+        denoiser.fit(clicks, suspect=suspect, checkpoint=tmp_path / "run")
+    with pytest.raises(InputError, match="trusted and suspect must be None with noise_method='plan'"):
+        ProRec(SVD(rank=5)).fit(clicks, suspect=suspect)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ _N_EXAMPLES = 3
 
 
 class Marks(NamedTuple):
-    """What people know of each interaction of a log, in the order of `matrix.data`."""
+    """Marks of each interaction of a log, in the order of `matrix.data`."""
 
     trusted: NDArray[np.bool_]
     """Whether the interaction is known to be genuine."""
