@@ -132,6 +132,42 @@ def test_issues_of_accounts_are_printed(tmp_path: Path) -> None:
     assert json.loads(run("denoise", str(log), "-o", str(tmp_path / "plan.csv"), "--json").stdout)["issues"] == []
 
 
+def test_columns_of_what_people_know(tmp_path: Path) -> None:
+    log, out = tmp_path / "log.csv", tmp_path / "out.csv"
+    clicks = prorec.make_cinema(120, 100, seed=3).interactions
+    n = len(clicks)
+    bought, returned = (["yes" if row % 3 == each else "No" for row in range(n)] for each in (0, 1))
+    returned = [value if row < 300 else "no" for row, value in enumerate(returned)]
+    ids = {"user": clicks.users[clicks.user_codes], "item": clicks.items[clicks.item_codes]}
+    # The first pair has a second row without a mark.
+    table = {name: [*values, values[0]] for name, values in ids.items()}
+    pacsv.write_csv(pa.table(table | {"bought": [*bought, "no"], "returned": [*returned, "no"]}), log)
+    command = ("denoise", str(log), "-o", str(out), "-p", "rank=4")
+    columns = ("--trusted-col", "bought", "--suspect-col", "returned")
+    done = run(*command, *columns, "--noise-method", "cross-fit", "--json")
+    assert done.returncode == 0, done.stderr
+    summary, rows = json.loads(done.stdout), pacsv.read_csv(out).to_pandas()
+    assert (summary["trusted"], summary["suspect"]) == (bought.count("yes"), returned.count("yes"))
+    is_bought = np.array([*bought, "yes"]) == "yes"
+    is_returned = np.array([*returned, "no"]) == "yes"
+    assert not rows["noise_probability"][is_bought].any()
+    assert not rows["flagged"][is_bought].any()
+    assert (rows["noise_probability"][is_returned] == 1).all()
+    assert rows["flagged"][is_returned].all()
+    assert rows["noise_probability"][~is_bought & ~is_returned].between(0, 1, inclusive="neither").all()
+    cross_fit = ("--force", "--noise-method", "cross-fit")
+    for options, problem in (
+        (columns, "--trusted-col has no effect without --noise-method cross-fit"),
+        ((*columns, "--engine", "spark"), "--trusted-col has no effect with --engine spark"),
+        (("--suspect-col", "back", *cross_fit), "no column is called 'back'. The columns are: user, item, bought, ret"),
+        (("--suspect-col", "item", *cross_fit), "the column 'item' must be yes or no"),
+        (("--suspect-col", "bought", *cross_fit, "--trusted-col", "bought"), "must not be both trusted and suspect"),
+    ):
+        refused = run(*command, *options)
+        assert refused.returncode == 2
+        assert problem in " ".join(refused.stderr.split())
+
+
 def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
     config = tmp_path / "prorec.toml"
     settings = 'model = "wrmf"', "gamma = 0.2", 'threshold = "5"', "warm-start = true", "param = {rank = 8}"

@@ -124,7 +124,7 @@ def test_nothing_left_without_bots_is_refused() -> None:
     people[np.arange(300), np.arange(300)] = 1
     for seed, row in enumerate(bots):
         row[np.random.default_rng(seed).permutation(400)[:90]] = 1
-    with pytest.raises(InputError, match="60 of 360 accounts look like bots or tests, and the others have 300 inter"):
+    with pytest.raises(InputError, match="60 of 360 accounts look like bots or tests, which leaves 300 inter"):
         NoiseFinder(folds=3).fit(csr_array(np.vstack([people, bots])))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from rich.console import Console
 
 from prorec._core.errors import InputError
@@ -40,6 +41,7 @@ from prorec.cli.output_files import (
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
+from prorec.noise.marks import parse_yes_no
 from prorec.report.page import write_report
 
 
@@ -55,6 +57,39 @@ class SparkOptions(Options):
     """Master of Spark, such as local[4] or spark://host:7077."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class MarkOptions(Options):
+    """What people know of the interactions."""
+
+    panel = "Columns of the log"
+
+    trusted_col: str | None = None
+    """Name of a column of yes and no: interactions that are surely genuine, such as purchases."""
+    suspect_col: str | None = None
+    """Name of a column of yes and no: interactions that are surely noise, such as returns."""
+
+    def read(self, source: SourceTable) -> dict[str, NDArray[np.bool_] | None]:
+        """Return the marks as arguments of `ProRec.fit`.
+
+        Parameters
+        ----------
+        source : SourceTable
+            The log. An interaction is marked if any of its rows is.
+
+        Returns
+        -------
+        dict
+            One boolean for each interaction, or None, for `trusted` and `suspect`.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or a value is neither yes nor no.
+        """
+        columns = {"trusted": self.trusted_col, "suspect": self.suspect_col}
+        return {role: None if name is None else _read_marks(role, name, source) for role, name in columns.items()}
+
+
 @as_command
 def denoise(
     output: DenoiseOutput,
@@ -62,6 +97,7 @@ def denoise(
     console: ConsoleOptions,
     model: ModelOptions,
     log: LogOptions,
+    marks: MarkOptions,
     items: ItemOptions,
     algorithm: AlgorithmSettings,
     spark: SparkOptions,
@@ -82,6 +118,8 @@ def denoise(
         The recommender inside the denoiser.
     log : LogOptions
         The log.
+    marks : MarkOptions
+        Columns of what people know.
     items : ItemOptions
         Details for the report.
     spark : SparkOptions
@@ -93,10 +131,12 @@ def denoise(
         If an option, the log or an output is refused. All that can be checked is checked before the work starts.
     """
     if spark.engine == "spark":
-        refuse(items.given, "with --engine spark")
+        refuse((*items.given, *marks.given), "with --engine spark")
         denoise_on_spark(log, output, noise | algorithm, console, model, spark.master)
         return
     refuse((name for name in spark.given if name == "master"), "without --engine spark")
+    if noise.get("noise_method") != "cross-fit":
+        refuse(marks.given, "without --noise-method cross-fit")
     needs_times = output.report is not None or noise.get("noise_method") == "cross-fit"
     if not needs_times:
         refuse(items.given, "without --report or --noise-method cross-fit")
@@ -114,12 +154,14 @@ def denoise(
         clicks = items.describe(log, source) if needs_times else source.interactions
         _check_columns(source, Path(f"-.{log.format or 'csv'}" if output.out == "-" else output.out))
         denoiser.model = model.cap_rank(denoiser.model, clicks)
+        known = marks.read(source)
 
         def fit_and_write(work: Path | None = None) -> int:
             """Write the rows and the report, and return the number of rows."""
             # Only a report needs the losses, and a model that is fitted to the new weights.
             has_report = output.report is not None
-            denoiser.fit(clicks, refit=has_report, track_loss=has_report, checkpoint=work, progress=progress)
+            run: dict[str, Any] = {"checkpoint": work, "progress": progress, **known}
+            denoiser.fit(clicks, refit=has_report, track_loss=has_report, **run)
             table = _denoised_rows(source, denoiser, drop=output.drop)
             write_rows(table, output.out, log.format, source, work)
             if output.report is not None:
@@ -141,6 +183,20 @@ def denoise(
         "seconds": round(time.perf_counter() - started, 2),
     }
     console.print_result(summary, text + describe_summary(summary), out=output.out)
+
+
+def _read_marks(role: str, name: str, source: SourceTable) -> NDArray[np.bool_]:
+    """Return whether any row of each interaction has yes in a column."""
+    names = source.table.column_names
+    if names.count(name) != 1:
+        found = "several columns are" if name in names else "no column is"
+        raise InputError(
+            f"{role}_col must be the name of one column of the log; {found} called {name!r}. "
+            f"The columns are: {', '.join(names)}"
+        )
+    is_marked = np.zeros(len(source.interactions), dtype=bool)
+    is_marked[source.positions[parse_yes_no(source.table[name], f"the column {name!r}")]] = True
+    return is_marked
 
 
 def _is_finished(output: DenoiseOutput) -> bool:

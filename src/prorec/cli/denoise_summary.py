@@ -11,6 +11,7 @@ import numpy as np
 
 from prorec.data.source_table import SourceTable
 from prorec.denoise import ProRec
+from prorec.noise.posterior import MARKED
 
 _N_SHOWN = 10
 
@@ -33,12 +34,16 @@ def summarize(source: SourceTable, denoiser: ProRec) -> dict[str, Any]:
     clicks, last_round = denoiser.interactions_, denoiser.history_[-1]
     finder = denoiser.finder_ if denoiser.noise_method != "plan" else None
     suspicious = denoiser.noise_table(limit=_N_SHOWN).select(["user", "item", "noise_probability", "weight"])
+    is_marked = np.zeros(len(clicks), dtype=bool) if finder is None else finder.basis_ == MARKED
+    n_suspect = int(np.count_nonzero(denoiser.noise_probability_[is_marked]))
     return {
         "rows": source.table.num_rows,
         "users": clicks.n_users,
         "items": clicks.n_items,
         "interactions": len(clicks),
         "weight_column": source.weight_column,
+        "trusted": int(is_marked.sum()) - n_suspect,
+        "suspect": n_suspect,
         "flagged_rows": int(denoiser.flagged_[source.positions].sum()),
         "users_with_flags": len(np.unique(clicks.user_codes[denoiser.flagged_])),
         "model": str(denoiser.model),
@@ -77,6 +82,11 @@ def describe_summary(summary: Mapping[str, Any]) -> str:
     ]
     if summary.get("weight_column") is not None:
         lines.append(f"Weights come from the column {summary['weight_column']!r}.")
+    if (n_trusted := summary.get("trusted", 0)) + (n_suspect := summary.get("suspect", 0)):
+        lines.append(
+            f"{n_trusted:,} interactions are marked as trusted and {n_suspect:,} as suspect, which are flagged; the "
+            "noise rate is that of the others."
+        )
     lines += [describe_flags(summary), *_check_lines(summary), *_suspicious_lines(summary), *_issue_lines(summary)]
     n_dropped = rows - summary.get("rows_written", rows)
     target = "standard output" if summary["out"] == "-" else summary["out"]
@@ -121,7 +131,8 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
             f"This log cannot tell its noise rate: it is at most {rate['high']:.1%}. Popularity explains most clicks, "
             "so that noise on popular items looks like genuine clicks."
         )
-        extreme = f" {flags}, all of extreme accounts." if n_flagged else " Nothing is flagged."
+        owners = "marked as suspect or of extreme accounts" if summary.get("suspect") else "of extreme accounts"
+        extreme = f" {flags}, all {owners}." if n_flagged else " Nothing is flagged."
         return warning + extreme
     noise = f"The noise rate is estimated at {rate['estimate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%}). "
     if n_flagged:

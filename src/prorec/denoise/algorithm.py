@@ -24,6 +24,7 @@ from prorec.interactions import Interactions
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
 from prorec.models.wrap import wrap
+from prorec.noise.marks import Marks
 from prorec.transport.backend import Precision
 from prorec.transport.gamma import estimate_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
@@ -56,6 +57,8 @@ class DenoisingRun:
         Function that is called as work is done.
     track_loss : bool
         Whether to compute L before, between and after the two steps of each round.
+    marks : Marks
+        Interactions that are marked as trusted or suspect; a run with other marks does not continue the checkpoint.
 
     Raises
     ------
@@ -70,6 +73,7 @@ class DenoisingRun:
         checkpoint: str | Path | None,
         progress: Progress,
         track_loss: bool,
+        marks: Marks,
     ) -> None:
         self.settings, self.interactions, self.progress = settings, interactions, progress
         self.unfitted = wrap(settings.model)
@@ -94,7 +98,7 @@ class DenoisingRun:
             self.marginals = Marginals.popularity(interactions.matrix)
         self._track_loss = track_loss
         self._loss: ModelLoss | None = None
-        identity = "" if checkpoint is None else run_identity(settings, interactions)
+        identity = "" if checkpoint is None else run_identity(settings, interactions, marks)
         self._checkpoint = Checkpoint(checkpoint, identity)
         self._saved_state = self._checkpoint.load()
 

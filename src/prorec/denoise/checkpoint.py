@@ -15,6 +15,7 @@ from prorec._core.estimator import Estimator
 from prorec._core.files import as_path, prefix_errors
 from prorec.interactions import Interactions
 from prorec.models.storage import Arrays, read_checkpoint, write_checkpoint
+from prorec.noise.marks import Marks
 from prorec.transport.thresholds import digest_pairs
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Checkpoint:
         return None if stored is None else State(*stored)
 
 
-def run_identity(settings: ProRec, interactions: Interactions) -> str:
+def run_identity(settings: ProRec, interactions: Interactions, marks: Marks) -> str:
     """Return a text that two runs share only if they compute the same result.
 
     Parameters
@@ -95,11 +96,13 @@ def run_identity(settings: ProRec, interactions: Interactions) -> str:
         The denoiser's parameters, including the models.
     interactions : Interactions
         The interactions to fit.
+    marks : Marks
+        Interactions that are marked as trusted or suspect.
 
     Returns
     -------
     str
-        Version, parameters and digests of the interactions, as JSON.
+        Version, parameters and digests of the interactions and their marks, as JSON.
 
     Raises
     ------
@@ -108,7 +111,7 @@ def run_identity(settings: ProRec, interactions: Interactions) -> str:
     """
     from prorec import __version__
 
-    content = digest_pairs(interactions.matrix), digest(interactions.matrix.data)
+    content = digest_pairs(interactions.matrix), digest(interactions.matrix.data), digest(*marks)
     return json.dumps([__version__, _describe(settings), content])
 
 

@@ -32,6 +32,7 @@ from prorec.models.wrap import wrap
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.finder_state import finder_state, restore_finder
 from prorec.noise.flagging import flag_interactions
+from prorec.noise.marks import read_marks
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 from prorec.transport.emd import check_emd_size
 from prorec.transport.factors import Factors
@@ -109,6 +110,8 @@ class ProRec(DenoiserSettings, Estimator):
         checkpoint: str | Path | None = None,
         progress: Progress | None = None,
         track_loss: bool = False,
+        trusted: Any = None,
+        suspect: Any = None,
     ) -> Self:
         """Run Algorithm 1.
 
@@ -125,6 +128,9 @@ class ProRec(DenoiserSettings, Estimator):
             Function that is called with the task, the steps done and the steps in all.
         track_loss : bool, default False
             Record the loss L in `history_`, which takes a pass over all users and items per round.
+        trusted, suspect : str, array or Interactions, optional
+            Interactions that people know to be genuine, and to be noise, for cross-fitted noise probabilities; see
+            `prorec.NoiseFinder.fit`.
 
         Returns
         -------
@@ -140,10 +146,16 @@ class ProRec(DenoiserSettings, Estimator):
         self.check_parameters(interactions.matrix.shape)
         self._check_interactions(interactions)
         check_progress(progress)
-        run = DenoisingRun(self, interactions, checkpoint, progress or (lambda *_: None), track_loss)
+        if self.noise_method == "plan" and not (trusted is None and suspect is None):
+            raise InputError(
+                "trusted and suspect must be None with noise_method='plan', which has no use for them; "
+                "pass noise_method='cross-fit'"
+            )
+        marks = read_marks(interactions, trusted, suspect)
+        run = DenoisingRun(self, interactions, checkpoint, progress or (lambda *_: None), track_loss, marks)
         finder = self._make_finder(len(interactions))
         if finder is not None:
-            finder.fit(interactions, progress=progress)
+            finder.fit(interactions, trusted=marks.trusted, suspect=marks.suspect, progress=progress)
             if self.weighting != "plan":
                 run.clean_probability = 1 - finder.noise_probability_
         run.run(refit=refit)

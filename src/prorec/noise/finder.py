@@ -28,10 +28,11 @@ from prorec.noise.density_ratio import OutOfUserRatio, fit_out_of_user_ratio
 from prorec.noise.flagging import flag_interactions
 from prorec.noise.identifiability import inject_into_pairs
 from prorec.noise.keeping import conformal_p_values, keep_interactions
-from prorec.noise.later_interactions import score_extreme_accounts, score_later
+from prorec.noise.later_interactions import score_later, score_left_out
+from prorec.noise.marks import Marks, check_enough_unmarked, read_marks
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Transport
-from prorec.noise.posterior import ACCOUNT, NoisePosterior, basis_names, fit_posterior, label_pairs
+from prorec.noise.posterior import ACCOUNT, MARKED, NoisePosterior, basis_names, fit_posterior, label_pairs
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
 DEFAULT_BASE_MODELS: tuple[Model, ...] = (
@@ -53,13 +54,15 @@ class NoiseFinder(Estimator):
     Bayes' rule gives the noise probability. docs/noise.md explains each step.
 
     Extreme accounts, such as bots, are kept out of the fit and scored afterwards. docs/issue-types.md describes them.
+    People may mark interactions that they know to be genuine or noise; see `fit`.
 
     Attributes
     ----------
     noise_probability_ : array
         Noise probability of each interaction, in the order of `interactions_.matrix.data`.
     noise_rate_ : NoiseRateEstimate
-        Noise rate of the log without extreme accounts, with an interval; an upper bound if the log cannot tell.
+        Noise rate among the interactions that nobody marked, without extreme accounts, with an interval; an upper bound
+        if the log cannot tell.
     noise_p_value_ : array
         p-value of each interaction for the hypothesis that it is noise; `keep` uses it.
     injection_checks_ : list of InjectionCheck
@@ -67,8 +70,8 @@ class NoiseFinder(Estimator):
     percentile_rank_ : array
         Share of the user's unobserved items that rank above each interaction, averaged over the base models.
     basis_ : array of int
-        Code of each probability's basis: 0 for base models, 1 for popularity, if the user has no other interaction, and
-        4 for the account, if it is extreme.
+        Code of each probability's basis: 0 for base models, 1 for popularity, if the user has no other interaction, 4
+        for the account, if it is extreme, and 5 for interactions that are marked as trusted or suspect.
     issues_ : Issues
         Issues of accounts and items.
     interactions_ : Interactions
@@ -103,13 +106,28 @@ class NoiseFinder(Estimator):
     memory: float = DEFAULT_MEMORY
     """Maximum number of bytes of blocks of users × items in memory."""
 
-    def fit(self, interactions: Interactions | csr_array, *, progress: Progress | None = None) -> Self:
+    def fit(
+        self,
+        interactions: Interactions | csr_array,
+        *,
+        trusted: Any = None,
+        suspect: Any = None,
+        progress: Progress | None = None,
+    ) -> Self:
         """Estimate the noise rate and the noise probability of every interaction.
+
+        Marks are taken at their word. Trusted interactions have the noise probability 0: the base models and the
+        classifier learn from them, and the noise rate is estimated from the others. Suspect interactions have the noise
+        probability 1 and are kept out of the fit.
 
         Parameters
         ----------
         interactions : Interactions or sparse matrix
             Interactions, or weights in [0, 1] as users × items.
+        trusted, suspect : str, array or Interactions, optional
+            Interactions that people know to be genuine, such as purchases, and to be noise, such as returns. Either
+            the name of a column of `interactions.columns` with yes or no (true or false, 1 or 0), or an array of these
+            in the order of `interactions.matrix.data`, or pairs of the log.
         progress : Progress, optional
             Called with the task, the number of steps done and the number of steps in all.
 
@@ -121,17 +139,25 @@ class NoiseFinder(Estimator):
         Raises
         ------
         InputError
-            If a parameter is out of range, or the interactions are too few to cross-fit.
+            If a parameter is out of range, marks are not of this log or contradict each other, or the interactions are
+            too few to cross-fit.
         """
         interactions = as_interactions(interactions)
         check_progress(progress)
         report: Progress = progress or (lambda *_: None)
         models = self._check_models(interactions)
+        marks = read_marks(interactions, trusted, suspect)
         log, self.issues_ = interactions, find_issues(interactions, seed=self.seed)
-        interactions = self._leave_out_extreme(log, self.issues_.is_extreme)
+        is_left_out = marks.suspect | self.issues_.is_extreme[log.user_codes]
+        interactions = self._leave_out(log, is_left_out, marks)
         rng = make_generator(self.seed)
         folds = assign_folds(interactions.matrix, self.folds, rng)
         sample = sample_pairs(interactions, rng)
+        is_counted = ~marks.trusted[~is_left_out][sample.clicks]
+        if marks.trusted.any():
+            doubtful = sample.training[is_counted[sample.training]]
+            doubtful = doubtful[doubtful < len(interactions)]
+            check_enough_unmarked(interactions.activity[interactions.user_codes[doubtful]], self.folds)
         scores = cross_fit(models, interactions.matrix, folds, sample, self.transport, self.memory, report)
         n = len(interactions)
         clicks = ReferenceClicks(interactions.matrix, scores.mean_percentile_rank[:n], scores.popularity[:n])
@@ -141,14 +167,15 @@ class NoiseFinder(Estimator):
         train_features, train_users, is_click = features.at(training), users[training], training < n
         n_users = interactions.n_users
         out_of_user = fit_out_of_user_ratio(train_features.matrix, train_users, is_click, n_users, rng)
-        posterior = fit_posterior(train_features, train_users, is_click, out_of_user)
-        labeled = label_pairs(train_features, train_users, is_click, out_of_user)
+        posterior = fit_posterior(train_features, train_users, is_click, out_of_user, is_counted[training])
+        counted = training[is_counted[training]]
+        labeled = label_pairs(features.at(counted), users[counted], counted < n, out_of_user)
         is_identified = posterior.noise_rate.is_identified
         if not is_identified:  # then probabilities are from popularity alone
             log_popularity = np.log1p(labeled.popularity)[:, None]
             labeled = labeled._replace(log_ratio=posterior.cold_density_ratio.log_ratio(log_popularity))
         self.injection_checks_ = inject_into_pairs(labeled, rng, is_identified=is_identified)
-        self.noise_p_value_ = self._compute_p_values(features, users, n, out_of_user, posterior)
+        self.noise_p_value_ = self._compute_p_values(features, users, is_counted, n, out_of_user, posterior)
         report("Separating clicks from negatives", 1, 1)
         self.interactions_, self.reference_clicks_, self.posterior_ = log, clicks, posterior
         self.percentile_rank_, self.noise_rate_ = clicks.percentile_rank, posterior.noise_rate
@@ -159,8 +186,11 @@ class NoiseFinder(Estimator):
             report("Fitting the final base models", index, len(models))
             self.base_models_.append(copy_unfitted(model).fit(interactions))
         report("Fitting the final base models", len(models), len(models))
-        if self.issues_.is_extreme.any():
-            self._add_extreme_accounts()
+        if is_left_out.any():
+            self._add_left_out(is_left_out)
+        for is_marked, value in ((marks.trusted, 0), (marks.suspect, 1)):
+            self.noise_probability_[is_marked] = self.noise_p_value_[is_marked] = value
+            self.basis_[is_marked] = MARKED
         return self
 
     def _compute_features(
@@ -182,6 +212,7 @@ class NoiseFinder(Estimator):
         self,
         features: PairFeatures,
         users: NDArray[np.int32],
+        is_counted: NDArray[np.bool_],
         n_clicks: int,
         out_of_user: OutOfUserRatio,
         posterior: NoisePosterior,
@@ -189,7 +220,7 @@ class NoiseFinder(Estimator):
         """Return the p-value of each click for being noise; 1 if only popularity is known of it."""
         log_ratio = out_of_user.log_ratio(features.matrix, users)
         likeness = log_ratio - np.log(np.maximum(posterior.noise_rate_line.at(features.popularity), 1e-12))
-        negatives = n_clicks + np.flatnonzero(~features.is_cold[n_clicks:])
+        negatives = n_clicks + np.flatnonzero((is_counted & ~features.is_cold)[n_clicks:])
         p_values = conformal_p_values(likeness[:n_clicks], likeness[negatives], features.popularity[negatives])
         return np.where(features.is_cold[:n_clicks], np.float32(1), p_values)
 
@@ -203,6 +234,9 @@ class NoiseFinder(Estimator):
     ) -> NDArray[np.bool_]:
         """Flag the most suspicious interactions, by exactly one rule.
 
+        Interactions that are marked as suspect are always flagged, and trusted ones never. The rule decides about the
+        others.
+
         Parameters
         ----------
         fdr : float, optional
@@ -211,9 +245,9 @@ class NoiseFinder(Estimator):
             probabilities are lowered to the interval's lower end first. Where the log cannot tell its noise, nothing is
             flagged but extreme accounts.
         n : int, optional
-            Maximum number of flags.
+            Maximum number of flags among the interactions that nobody marked.
         fraction : float, optional
-            Maximum number of flags, as a share of all interactions.
+            Maximum share of the interactions that nobody marked.
         threshold : float, optional
             Interactions with a higher noise probability are flagged.
 
@@ -223,14 +257,17 @@ class NoiseFinder(Estimator):
             Whether each interaction is flagged. Interactions tied at the cut-off are not flagged.
         """
         self._check_fitted()
+        probability, is_marked = self.noise_probability_, self.basis_ == MARKED
+        flags: NDArray[np.bool_] = is_marked & (probability == 1)
         if fdr is None:
-            return flag_interactions(self.noise_probability_, n=n, fraction=fraction, threshold=threshold)
+            unmarked = probability[~is_marked]
+            flags[~is_marked] = flag_interactions(unmarked, n=n, fraction=fraction, threshold=threshold)
+            return flags
         # Otherwise the sure flags of a large bot would make room for many wrong flags of other users.
         is_extreme = self.basis_ == ACCOUNT
-        lowered = self.noise_probability_ * np.float32(self.noise_rate_.low_ratio)
-        flags = np.zeros(len(is_extreme), dtype=bool)
-        for part, probability in ((is_extreme, self.noise_probability_), (~is_extreme, lowered)):
-            flags[part] = flag_interactions(probability[part], fdr=fdr, n=n, fraction=fraction, threshold=threshold)
+        lowered = probability * np.float32(self.noise_rate_.low_ratio)
+        for part, values in ((is_extreme, probability), (~is_extreme & ~is_marked, lowered)):
+            flags[part] = flag_interactions(values[part], fdr=fdr, n=n, fraction=fraction, threshold=threshold)
         return flags
 
     def keep(self, max_noise: float) -> NDArray[np.bool_]:
@@ -248,7 +285,8 @@ class NoiseFinder(Estimator):
         -------
         array of bool
             Whether each interaction is kept. Extreme accounts and users' only interactions are not, because nothing
-            shows that they are genuine, and where the log cannot tell its noise nothing is kept.
+            shows that they are genuine, and where the log cannot tell its noise only trusted interactions are kept.
+            Trusted interactions always are, and suspect ones never; the share of noise is that of the others.
 
         Raises
         ------
@@ -256,8 +294,11 @@ class NoiseFinder(Estimator):
             If `max_noise` is out of range.
         """
         self._check_fitted()
-        kept = keep_interactions(self.noise_p_value_, max_noise, self.noise_rate_.high) & (self.noise_p_value_ < 1)
-        return kept & self.noise_rate_.is_identified
+        is_marked, p_values = self.basis_ == MARKED, self.noise_p_value_
+        kept = p_values < 1
+        others = keep_interactions(p_values[~is_marked], max_noise, self.noise_rate_.high)
+        kept[~is_marked] &= others & self.noise_rate_.is_identified
+        return kept
 
     def table(self, frame: FrameType = "pyarrow") -> Any:
         """Return a table of all interactions, the most suspicious first.
@@ -331,8 +372,8 @@ class NoiseFinder(Estimator):
         table
             One row per interaction, by user and item, with the columns user, item, noise_probability and basis. The
             basis is `models`; `popularity`, if no other interaction of the user is known; `unknown item`, which has no
-            probability; `seen`, for a pair of the fitted log, which keeps its probability; or `account`, for an extreme
-            account of the fitted log.
+            probability; `seen`, for a pair of the fitted log, which keeps its probability, also if it is marked; or
+            `account`, for an extreme account of the fitted log.
 
         Raises
         ------
@@ -385,26 +426,32 @@ class NoiseFinder(Estimator):
             model.check_parameters(interactions.matrix.shape)
         return models
 
-    def _leave_out_extreme(self, interactions: Interactions, is_extreme: NDArray[np.bool_]) -> Interactions:
-        """Return the interactions of all other accounts, with the same users and items."""
-        if not is_extreme.any():
-            return interactions
-        kept = interactions.select(~is_extreme[interactions.user_codes])
+    def _leave_out(self, log: Interactions, is_left_out: NDArray[np.bool_], marks: Marks) -> Interactions:
+        """Return the other interactions of a log, with the same users and items."""
+        if not is_left_out.any():
+            return log
+        kept = log.select(~is_left_out)
         if len(kept) < self.folds or kept.activity.max(initial=0) < 2:
+            causes, remedies = [], []
+            if n_extreme := int(self.issues_.is_extreme.sum()):
+                causes.append(f"{n_extreme:,} of {log.n_users:,} accounts look like bots or tests")
+                remedies.append("prorec.noise.find_issues lists the accounts.")
+            if n_suspect := int(marks.suspect.sum()):
+                causes.append(f"{n_suspect:,} of {len(log):,} interactions are marked as suspect")
+                remedies.append("Mark fewer interactions as suspect.")
             raise InputError(
-                f"{int(is_extreme.sum()):,} of {interactions.n_users:,} accounts look like bots or tests, and the "
-                f"others have {len(kept):,} interactions, too few to cross-fit. prorec.noise.find_issues lists them."
+                f"{' and '.join(causes)}, which leaves {len(kept):,} interactions, too few to cross-fit. "
+                f"{' '.join(remedies)}"
             )
         return kept
 
-    def _add_extreme_accounts(self) -> None:
-        """Score the interactions of extreme accounts, and put them among the others."""
-        is_extreme = self.issues_.is_extreme[self.interactions_.user_codes]
-        scores = score_extreme_accounts(self)
+    def _add_left_out(self, is_left_out: NDArray[np.bool_]) -> None:
+        """Score the interactions that were left out of the fit, and put them among the others."""
+        scores = score_left_out(self, is_left_out)
 
         def merge(own: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
-            values = np.empty(len(is_extreme), dtype=others.dtype)
-            values[is_extreme], values[~is_extreme] = own, others
+            values = np.empty(len(is_left_out), dtype=others.dtype)
+            values[is_left_out], values[~is_left_out] = own, others
             return values
 
         self.noise_probability_ = merge(scores.noise_probability, self.noise_probability_)
@@ -418,6 +465,10 @@ class NoiseFinder(Estimator):
         lines = {"learned from": size, "noise rate": str(self.noise_rate_)}
         if n_extreme := int(self.issues_.is_extreme.sum()):
             lines["kept out of the fit"] = f"{n_extreme:,} extreme accounts"
+        marked = self.noise_probability_[self.basis_ == MARKED]
+        if len(marked):
+            n_suspect = int(marked.sum(dtype=np.float64))
+            lines["marked"] = f"{len(marked) - n_suspect:,} trusted, {n_suspect:,} suspect interactions"
         return lines
 
 

@@ -16,7 +16,7 @@ from prorec.noise.finder import NoiseFinder
 from prorec.noise.identifiability import INJECTED_KINDS, InjectionCheck
 from prorec.noise.issues import Issues
 from prorec.noise.pair_features import N_OTHER_FEATURES, ReferenceClicks
-from prorec.noise.posterior import ACCOUNT, MODELS, POPULARITY, Arrays, NoisePosterior
+from prorec.noise.posterior import ACCOUNT, MARKED, MODELS, POPULARITY, Arrays, NoisePosterior
 from prorec.transport.blocks import check_memory
 
 _ISSUES = {
@@ -24,7 +24,7 @@ _ISSUES = {
     "item": ("pushed_item", "item_burst"),
 }
 """Names of the scores of users and of items."""
-_BASES = {MODELS, POPULARITY, ACCOUNT}
+_BASES = {MODELS, POPULARITY, ACCOUNT, MARKED}
 """Codes of the basis of a fitted interaction."""
 _SUBJECT = "the saved noise finder"
 
@@ -101,7 +101,13 @@ def restore_finder(parameters: dict[str, Any], arrays: Arrays, interactions: Int
     check_arrays(others, _array_rules(interactions, n_features), _SUBJECT)
     check_memory(finder.memory, interactions.n_items)
     issues = _restore_issues(others, interactions)
-    is_fitted = ~issues.is_extreme[interactions.user_codes]
+    marked = others["noise_probability"][others["basis"] == MARKED]
+    if not np.isin(marked, (0, 1)).all():
+        raise DamagedFileError(
+            f"{_SUBJECT} is damaged: the noise probability of a marked interaction must be 0 or 1. Save it again"
+        )
+    is_suspect = (others["basis"] == MARKED) & (others["noise_probability"] == 1)
+    is_fitted = ~issues.is_extreme[interactions.user_codes] & ~is_suspect
     if len(others["popularity"]) != is_fitted.sum() or not set(np.unique(others["basis"]).tolist()) <= _BASES:
         raise DamagedFileError(
             f"{_SUBJECT} is damaged: popularity must have {is_fitted.sum()} values, one for each fitted interaction, "

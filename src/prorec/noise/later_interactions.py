@@ -71,44 +71,53 @@ def score_later(finder: NoiseFinder, interactions: Interactions) -> tuple[NDArra
     positions = fitted.pair_positions(users, items)
     is_seen = positions >= 0
     probability[is_seen], basis[is_seen] = finder.noise_probability_[positions[is_seen]], SEEN
-    # A user without any weight in the fit counts as new, an extreme account too.
-    is_known = (users >= 0) & ~has_no_weight(finder.reference_clicks_.matrix)[np.maximum(users, 0)]
     is_scored = (items >= 0) & ~is_seen
-    for chosen, rows, score in (
-        (is_scored & is_known, users, _score_known_users),
-        (is_scored & ~is_known, interactions.user_codes, _score_new_users),
-    ):
-        if chosen.any():
-            pairs = Pairs(rows[chosen].astype(np.int32), items[chosen].astype(np.int32))
-            probability[chosen], basis[chosen], _ = score(finder, pairs)
-    is_extreme = is_scored & (users >= 0) & finder.issues_.is_extreme[np.maximum(users, 0)]
-    probability[is_extreme] = _add_account_score(probability[is_extreme])
-    basis[is_extreme] = ACCOUNT
+    if is_scored.any():
+        scores = _score_unfitted(finder, users[is_scored], items[is_scored], interactions.user_codes[is_scored])
+        probability[is_scored], basis[is_scored] = scores.noise_probability, scores.basis
     return probability, basis
 
 
-def score_extreme_accounts(finder: NoiseFinder) -> LaterScores:
-    """Score the interactions of extreme accounts, which the fit did not contain, by folding in.
-
-    An interaction is genuine only if the account is a person's and the interaction is no noise among a person's. So the
-    noise probability is 1 − (1 − a)·(1 − p), for a = .99 and the probability p of the base models.
+def score_left_out(finder: NoiseFinder, is_left_out: NDArray[np.bool_]) -> LaterScores:
+    """Score the interactions of the log that the fit did not contain.
 
     Parameters
     ----------
     finder : NoiseFinder
-        A finder that is fitted to all other accounts.
+        A finder that is fitted to all other interactions.
+    is_left_out : array of bool
+        Whether each interaction of `finder.interactions_` was left out.
 
     Returns
     -------
     LaterScores
-        In the order of `finder.interactions_.matrix.data`.
+        Of the interactions that were left out, in the order of `finder.interactions_.matrix.data`.
     """
-    interactions = finder.interactions_
-    chosen = np.flatnonzero(finder.issues_.is_extreme[interactions.user_codes])
-    pairs = Pairs(interactions.user_codes[chosen].astype(np.int32), interactions.item_codes[chosen].astype(np.int32))
-    scores = _score_new_users(finder, pairs)
-    probability = _add_account_score(scores.noise_probability)
-    return LaterScores(probability, np.full(len(chosen), ACCOUNT, dtype=np.int8), scores.percentile_rank)
+    users = finder.interactions_.user_codes[is_left_out]
+    return _score_unfitted(finder, users, finder.interactions_.item_codes[is_left_out], users)
+
+
+def _score_unfitted(
+    finder: NoiseFinder, users: NDArray[np.integer], items: NDArray[np.integer], rows: NDArray[np.integer]
+) -> LaterScores:
+    """Score pairs of known items that the fit did not contain.
+
+    An interaction of an extreme account is genuine only if the account is a person's and the interaction is no noise
+    among a person's. So its noise probability is 1 − (1 − a)·(1 − p), for a = .99 and the probability p of the base
+    models. `users` are negative for users that the fit did not contain; `rows` tell these apart.
+    """
+    n = len(users)
+    probability, basis, rank = np.empty(n, np.float32), np.empty(n, np.int8), np.empty(n, np.float32)
+    # A user without any weight in the fit counts as new, an extreme account too.
+    is_known = (users >= 0) & ~has_no_weight(finder.reference_clicks_.matrix)[np.maximum(users, 0)]
+    for chosen, own_rows, score in ((is_known, users, _score_known_users), (~is_known, rows, _score_new_users)):
+        if chosen.any():
+            pairs = Pairs(own_rows[chosen].astype(np.int32), items[chosen].astype(np.int32))
+            probability[chosen], basis[chosen], rank[chosen] = score(finder, pairs)
+    is_extreme = (users >= 0) & finder.issues_.is_extreme[np.maximum(users, 0)]
+    probability[is_extreme] = _add_account_score(probability[is_extreme])
+    basis[is_extreme] = ACCOUNT
+    return LaterScores(probability, basis, rank)
 
 
 def _add_account_score(probability: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -19,9 +19,9 @@ from prorec.noise.pair_features import PairFeatures
 
 Arrays = dict[str, NDArray[Any]]
 
-MODELS, POPULARITY, UNKNOWN_ITEM, SEEN, ACCOUNT = range(5)
+MODELS, POPULARITY, UNKNOWN_ITEM, SEEN, ACCOUNT, MARKED = range(6)
 """Codes of the basis of a noise probability."""
-_BASIS_NAMES = np.array(["models", "popularity", "unknown item", "seen", "account"], dtype=object)
+_BASIS_NAMES = np.array(["models", "popularity", "unknown item", "seen", "account", "marked"], dtype=object)
 _RATIO_NAMES = ("density_ratio", "cold_density_ratio")
 _CLICKS_PER_BIN, _MAX_BINS = 50, 200
 _MAX_FEATURE = 1e38
@@ -134,7 +134,11 @@ class NoisePosterior:
 
 
 def fit_posterior(
-    features: PairFeatures, users: NDArray[np.integer], is_click: NDArray[np.bool_], out_of_user: OutOfUserRatio
+    features: PairFeatures,
+    users: NDArray[np.integer],
+    is_click: NDArray[np.bool_],
+    out_of_user: OutOfUserRatio,
+    is_counted: NDArray[np.bool_] | None = None,
 ) -> NoisePosterior:
     """Fit the density ratio, the noise rate and the calibration to clicks and negatives.
 
@@ -148,6 +152,9 @@ def fit_posterior(
         Whether each pair is a click; the others are negatives.
     out_of_user : OutOfUserRatio
         Density ratio of the same pairs that gives their ranks for the noise rate.
+    is_counted : array of bool, optional
+        Whether the noise rate and the calibration count each pair; trusted clicks and their negatives do not. By
+        default all do.
 
     Returns
     -------
@@ -156,6 +163,9 @@ def fit_posterior(
     is_warm = select_warm(features, is_click)
     ratio = fit_density_ratio(features.matrix[is_warm], is_click[is_warm])
     cold_ratio = fit_density_ratio(features.matrix[:, -1:], is_click)
+    if is_counted is not None:
+        counted = np.flatnonzero(is_counted)
+        features, users, is_click = features.at(counted), users[counted], is_click[counted]
     pairs = label_pairs(features, users, is_click, out_of_user)
     line, noise_rate = restrict_to_identified(pairs, *estimate_noise_rate(pairs))
     is_by_popularity = features.is_cold | (not noise_rate.is_identified)
@@ -229,7 +239,7 @@ def basis_names(codes: NDArray[np.int8]) -> pa.Array:
     Parameters
     ----------
     codes : array of int
-        `MODELS`, `POPULARITY`, `UNKNOWN_ITEM`, `SEEN` or `ACCOUNT`.
+        `MODELS`, `POPULARITY`, `UNKNOWN_ITEM`, `SEEN`, `ACCOUNT` or `MARKED`.
 
     Returns
     -------
