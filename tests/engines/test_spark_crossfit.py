@@ -163,7 +163,9 @@ def test_same_probabilities_as_on_one_machine_if_executors_are_killed(
     )
     monkeypatch.setattr(
         "prorec.noise.finder.fit_out_of_user_ratio",
-        lambda *arguments: fit_out_of_user_ratio(*arguments[:-1], make_generator(0)),
+        lambda features, users, is_click, n_users, _: fit_out_of_user_ratio(
+            features, users, is_click, n_users, make_generator(0)
+        ),
     )
     base_models = [FromSpark(work, number, log.matrix.shape) for number in range(2)]
     finder = NoiseFinder(base_models, folds=FOLDS, cooccurrence=False)
