@@ -218,6 +218,7 @@ def test_denoisers_take_marks(
         ({"suspect": [0, 1, 2, 0]}, "suspect must be yes or no.*1 other value, such as 2"),
         ({"suspect": [[True] * 4]}, "suspect must be yes or no.*got"),
         ({"suspect": np.ones((2, 2))}, "suspect must be yes or no.*got"),
+        ({"suspect": [True, "yes"] * 500}, r"suspect must be yes or no.*got \[True, 'yes', [^.]{,60}…\. Pass an array"),
         ({"suspect": True}, "suspect must be yes or no.*got True"),
         ({"suspect": csr_array(np.ones((3, 3)))}, "suspect must be yes or no.*got"),
         ({"trusted": [1, 1, 0, 0], "suspect": [0, 1, 1, 0]}, "not be both.*1 is, such as user ann, item 2"),

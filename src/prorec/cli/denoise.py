@@ -59,7 +59,7 @@ class SparkOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class MarkOptions(Options):
-    """What people know of the interactions."""
+    """Columns of interactions that people know to be genuine or noise."""
 
     panel = "Columns of the log"
 
@@ -119,7 +119,7 @@ def denoise(
     log : LogOptions
         The log.
     marks : MarkOptions
-        Columns of what people know.
+        Columns of interactions that are known to be genuine or noise.
     items : ItemOptions
         Details for the report.
     spark : SparkOptions

@@ -243,7 +243,7 @@ class NoiseFinder(Estimator):
             False discovery rate: the expected share of wrong flags, among the interactions of extreme accounts
             and among the others. It is kept for every noise rate in the interval of `noise_rate_`: noise
             probabilities are lowered to the interval's lower end first. Where the log cannot tell its noise, nothing is
-            flagged but extreme accounts.
+            flagged but suspect interactions and extreme accounts.
         n : int, optional
             Maximum number of flags among the interactions that nobody marked.
         fraction : float, optional

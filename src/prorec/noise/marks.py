@@ -14,7 +14,7 @@ from prorec._core.errors import InputError
 from prorec.interactions import Interactions
 
 _MEANINGS = {"yes": True, "true": True, "1": True, "1.0": True, "no": False, "false": False, "0": False, "0.0": False}
-_N_EXAMPLES = 3
+_N_EXAMPLES, _MAX_LENGTH = 3, 60
 
 
 class Marks(NamedTuple):
@@ -98,7 +98,7 @@ def parse_yes_no(values: Any, name: str) -> NDArray[np.bool_]:
         codes = pc.index_in(column, value_set=distinct).to_numpy()
     except (pa.ArrowException, TypeError, ValueError):
         raise InputError(
-            f"{expected}; got {safe_repr(values)}. Pass an array, the name of a column, or Interactions"
+            f"{expected}; got {_shorten(values)}. Pass an array, the name of a column, or Interactions"
         ) from None
     texts = ["" if each is None else str(each).strip().lower() for each in distinct.to_pylist()]
     is_missing = np.array([text in ("", "nan") for text in texts], dtype=bool)[codes]
@@ -109,7 +109,7 @@ def parse_yes_no(values: Any, name: str) -> NDArray[np.bool_]:
         )
     others = [each for each, text in zip(distinct.to_pylist(), texts, strict=True) if text not in _MEANINGS]
     if others:
-        examples = ", ".join(safe_repr(each) for each in others[:_N_EXAMPLES])
+        examples = ", ".join(_shorten(each) for each in others[:_N_EXAMPLES])
         raise InputError(
             f"{expected}; got {_count(len(others), 'other value', 'other values')}, such as {examples}. Turn them into "
             "yes or no"
@@ -179,6 +179,12 @@ def _name_pair(interactions: Interactions, position: np.intp) -> str:
     """Return the user and the item of an interaction in words."""
     user = interactions.users[interactions.user_codes[position]]
     return f"user {user}, item {interactions.items[interactions.item_codes[position]]}"
+
+
+def _shorten(value: object) -> str:
+    """Return the beginning of a value's representation."""
+    text = safe_repr(value)
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"
 
 
 def _count(n: int, one: str, many: str) -> str:
