@@ -269,3 +269,12 @@ def test_hostile_names_in_the_tables_of_accounts_and_items() -> None:
     assert accounts.note == "No account is suspicious."
     assert [row.score for row in items.rows] == sorted(scores, reverse=True)
     assert {row.reason for row in items.rows} == {"Has most of its clicks from suspicious accounts."}
+
+
+def test_the_method_says_how_well_injected_noise_is_found(
+    cinema_page: Path, hostile_page: Path, cinema_denoiser: ProRec
+) -> None:
+    uniform, by_popularity = cinema_denoiser.finder_.injection_checks_
+    sentence = f"with an AUROC of {uniform.auroc:.2f} if it falls on all items alike, and of {by_popularity.auroc:.2f}"
+    assert sentence in cinema_page.read_text()
+    assert "Noise that is injected" not in hostile_page.read_text(), "its denoiser does not cross-fit"

@@ -11,6 +11,7 @@ import numpy as np
 
 from prorec.data.source_table import SourceTable
 from prorec.denoise import ProRec
+from prorec.noise.identifiability import InjectionCheck, describe_checks
 from prorec.noise.posterior import MARKED
 
 _N_SHOWN = 10
@@ -145,13 +146,8 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
 
 def _check_lines(summary: Mapping[str, Any]) -> list[str]:
     """Return one line on how well noise that was injected into this log is found."""
-    auroc = {check["kind"]: check["auroc"] for check in summary.get("injection_checks", ())}
-    if not auroc:
-        return []
-    return [
-        f"Noise that is injected into this log is found with an AUROC of {auroc['uniform']:.2f} if it falls on all "
-        f"items alike, and of {auroc['popularity']:.2f} if it falls on popular items."
-    ]
+    checks = [InjectionCheck(**check) for check in summary.get("injection_checks", ())]
+    return [describe_checks(checks)] if checks else []
 
 
 def _suspicious_lines(summary: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ histories of two clicks each, and in purchase logs made by popularity, where the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,6 +43,26 @@ class InjectionCheck:
     """Share of the injected clicks among all."""
     rise: float
     """Rise of the estimated noise rate; it should be about as large as `injected`."""
+
+
+def describe_checks(checks: Sequence[InjectionCheck]) -> str:
+    """Say how well injected noise is found.
+
+    Parameters
+    ----------
+    checks : sequence of InjectionCheck
+        Results of `inject_into_pairs`.
+
+    Returns
+    -------
+    str
+        One sentence.
+    """
+    auroc = {check.kind: check.auroc for check in checks}
+    return (
+        f"Noise that is injected into this log is found with an AUROC of {auroc['uniform']:.2f} if it falls on all "
+        f"items alike, and of {auroc['popularity']:.2f} if it falls on popular items."
+    )
 
 
 def auc_within_popularity(pairs: LabeledPairs) -> float:

@@ -12,6 +12,7 @@ from prorec._core.errors import InputError
 from prorec.denoise.denoiser import ProRec
 from prorec.denoise.history import Round
 from prorec.interactions import Interactions
+from prorec.noise.identifiability import InjectionCheck
 from prorec.noise.issues import Issues
 from prorec.noise.noise_rate import NoiseRateEstimate
 from prorec.report.formatting import to_epoch_seconds
@@ -42,6 +43,8 @@ class Findings:
     """Percentile rank of each interaction; None without cross-fitting."""
     noise_rate: NoiseRateEstimate | None = None
     """Estimated noise rate of the log; None without cross-fitting."""
+    injection_checks: tuple[InjectionCheck, ...] = ()
+    """How well noise that is injected into the log is found; empty without cross-fitting."""
     issues: Issues | None = None
     """Issues of accounts and items; None without cross-fitting."""
     times: NDArray[np.float64] | None = None
@@ -108,6 +111,7 @@ def collect_findings(denoiser: ProRec, is_noise: Any = None) -> Findings:
         thresholds=thresholds.value,
         percentile_ranks=None if finder is None else finder.percentile_rank_,
         noise_rate=None if finder is None else finder.noise_rate_,
+        injection_checks=() if finder is None else tuple(finder.injection_checks_),
         issues=None if finder is None else finder.issues_,
         times=to_epoch_seconds(interactions.columns["timestamp"]) if "timestamp" in interactions.columns else None,
         is_noise=None if is_noise is None else _check_is_noise(is_noise, len(interactions)),

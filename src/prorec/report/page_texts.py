@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from prorec.noise.flagging import flag_interactions
+from prorec.noise.identifiability import describe_checks
 from prorec.report.findings import Findings
 from prorec.report.formatting import format_change, format_count, format_duration, format_percent
 from prorec.report.gain import Gain
@@ -186,7 +187,7 @@ def describe_method(findings: Findings) -> list[str]:
     Returns
     -------
     list of str
-        Two paragraphs.
+        Two or three paragraphs.
     """
     mass = "in proportion to its clicks" if findings.marginals == "popularity" else "of the same amount"
     if findings.threshold == "personal":
@@ -203,11 +204,13 @@ def describe_method(findings: Findings) -> list[str]:
         f"the threshold, by less below it, though by at least {format_percent(findings.lam)}, and by more above it."
     )
     if findings.is_calibrated:
+        checks = [describe_checks(findings.injection_checks)] if findings.injection_checks else []
         return [
             algorithm,
             "The noise probability of a click comes from models that were trained without it, and is calibrated on the "
             "whole log: of clicks with 30%, about 30% might as well be random. A real interest that no model can see "
             "looks random, too. Look at the clicks before you delete them.",
+            *checks,
         ]
     return [
         algorithm,
