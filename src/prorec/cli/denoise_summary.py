@@ -129,8 +129,8 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
         )
     if not rate["is_identified"]:
         warning = (
-            f"This log cannot tell its noise rate: it is at most {rate['high']:.1%}. Popularity explains most clicks, "
-            "so that noise on popular items looks like genuine clicks."
+            f"This log cannot tell its noise rate: it is at most {rate['high']:.1%}. Apart from popularity its clicks "
+            "hardly differ from random ones: popularity explains most of them, or more than a third are noise."
         )
         owners = "marked as suspect or of extreme accounts" if summary.get("suspect") else "of extreme accounts"
         extreme = f" {flags}, all {owners}." if n_flagged else " Nothing is flagged."

@@ -68,7 +68,10 @@ def _make_noise_card(findings: Findings) -> Card:
     if rate is None:
         return Card("Noise rate", "not estimated", "the estimate needs cross-fitting (--noise-method cross-fit)")
     if not rate.is_identified:
-        note = "popularity explains most clicks of this log, so that noise on popular items looks like genuine clicks"
+        note = (
+            "apart from popularity the clicks of this log hardly differ from random ones: popularity explains most of "
+            "them, or more than a third are noise"
+        )
         return Card("Noise rate, upper bound", f"at most {format_percent(rate.high)}", note)
     interval = f"95% interval {format_percent(rate.low)} to {format_percent(rate.high)}"
     note = f"share of clicks that might as well be random; {interval}"
