@@ -18,30 +18,25 @@ from prorec._core.progress import Progress, check_progress
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.interactions.tables import FrameType, to_frame
-from prorec.models import NCE, SVD, WRMF, Model, wrap
+from prorec.models import WRMF, Model, wrap
 from prorec.models.factory import cap_rank
 from prorec.models.model import as_interactions
 from prorec.noise.account_issues import find_issues
-from prorec.noise.cooccurrence import compute_cooccurrence
 from prorec.noise.cross_fitting import SampledPairs, assign_folds, copy_unfitted, cross_fit, sample_pairs
 from prorec.noise.density_ratio import OutOfUserRatio, fit_out_of_user_ratio
 from prorec.noise.flagging import flag_interactions
 from prorec.noise.identifiability import inject_into_pairs
 from prorec.noise.keeping import conformal_p_values, keep_interactions
 from prorec.noise.later_interactions import score_later, score_left_out
+from prorec.noise.leave_one_out import compute_leave_one_out_features
 from prorec.noise.marks import Marks, check_enough_unmarked, read_marks
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Transport
 from prorec.noise.posterior import ACCOUNT, MARKED, NoisePosterior, basis_names, fit_posterior, label_pairs
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
-DEFAULT_BASE_MODELS: tuple[Model, ...] = (
-    WRMF(rank=10, alpha=10.0, regularization=30.0),
-    NCE(rank=20, regularization=10000.0),
-    SVD(rank=5),
-    WRMF(rank=40, alpha=1.0, regularization=10.0),
-)
-"""Base models of `NoiseFinder`. They are coarse, so that a single user has little influence on them."""
+DEFAULT_BASE_MODEL = WRMF(rank=10, alpha=10.0, regularization=30.0)
+"""Base model of `NoiseFinder`. It is coarse, so that a single user has little influence on it."""
 
 
 @dataclass
@@ -90,14 +85,15 @@ class NoiseFinder(Estimator):
     """
 
     base_models: Any = None
-    """One base model or a list of them, of `prorec.models` or any that `prorec.models.wrap` takes; by default four
-    coarse models."""
+    """One base model or a list of them, of `prorec.models` or any that `prorec.models.wrap` takes; by default one
+    coarse WRMF."""
     _: KW_ONLY
     folds: int = 10
     """Number of folds. Fewer are faster and find slightly less noise."""
     cooccurrence: bool = True
-    """Whether the classifier also sees how often an item occurs together with the user's other items. Without, it takes
-    the base models' word alone, as cross-fitting on Spark does."""
+    """Whether the classifier also learns from co-occurrence: how often an item occurs together with the user's other
+    items, and how well these predict it by ridge regression, if there are at most 6,000 users or items. Without, it
+    takes the base models' word alone, as cross-fitting on Spark does."""
     transport: Transport = "relaxed-users"
     """The transport plan: `relaxed-users` fixes the users' marginal only (Eq. 6) and keeps the order of the scores;
     `relaxed` (Eq. 7) and `sinkhorn` (Eq. 4) use the items' marginal too."""
@@ -201,12 +197,12 @@ class NoiseFinder(Estimator):
         user_ranks = clicks.rank_among_user_clicks(scores, pairs, sample.clicks)
         is_click = np.arange(len(activity)) < len(interactions)
         activity_rank = clicks.rank_among_item_users(pairs, activity, is_click)
-        cooccurrence = None
+        leave_one_out = None
         if self.cooccurrence:
             matrix, rows = interactions.matrix, np.arange(interactions.n_users)
             left_out = interactions.item_codes[sample.clicks]
-            cooccurrence = compute_cooccurrence(matrix, matrix, pairs, left_out, rows, make_generator(self.seed))
-        return scores.to_features(user_ranks, activity_rank, cooccurrence)
+            leave_one_out = compute_leave_one_out_features(matrix, matrix, pairs, left_out, rows, self.seed)
+        return scores.to_features(user_ranks, activity_rank, leave_one_out)
 
     def _compute_p_values(
         self,
@@ -403,9 +399,9 @@ class NoiseFinder(Estimator):
             wrap(model)
 
     def _list_base_models(self) -> list[Any]:
-        """Return the base models as a list, as they were passed; the default models if none were."""
+        """Return the base models as a list, as they were passed; the default model if none were."""
         if self.base_models is None:
-            return list(DEFAULT_BASE_MODELS)
+            return [DEFAULT_BASE_MODEL]
         return list(self.base_models) if isinstance(self.base_models, Sequence) else [self.base_models]
 
     def _check_models(self, interactions: Interactions) -> list[Model]:

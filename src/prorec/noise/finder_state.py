@@ -10,11 +10,11 @@ from prorec._core.array_rules import ArrayRule, check_arrays
 from prorec._core.errors import DamagedFileError
 from prorec.interactions import Interactions
 from prorec.models.model import restore_model
-from prorec.noise.cooccurrence import N_COOCCURRENCE_FEATURES
 from prorec.noise.cross_fitting import copy_unfitted, drop_entries
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.identifiability import INJECTED_KINDS, InjectionCheck
 from prorec.noise.issues import Issues
+from prorec.noise.leave_one_out import count_leave_one_out_features
 from prorec.noise.pair_features import N_OTHER_FEATURES, ReferenceClicks
 from prorec.noise.posterior import ACCOUNT, MARKED, MODELS, POPULARITY, Arrays, NoisePosterior
 from prorec.transport.blocks import check_memory
@@ -97,7 +97,8 @@ def restore_finder(parameters: dict[str, Any], arrays: Arrays, interactions: Int
         models.append(restore_model(description, own, interactions))
     finder = NoiseFinder(None if is_default else [copy_unfitted(model) for model in models], **settings)
     finder.check_settings()
-    n_features = 2 * len(models) + N_OTHER_FEATURES + finder.cooccurrence * N_COOCCURRENCE_FEATURES
+    n_features = 2 * len(models) + N_OTHER_FEATURES
+    n_features += count_leave_one_out_features(interactions.matrix.shape) if finder.cooccurrence else 0
     check_arrays(others, _array_rules(interactions, n_features), _SUBJECT)
     check_memory(finder.memory, interactions.n_items)
     issues = _restore_issues(others, interactions)

@@ -13,9 +13,9 @@ from prorec._core.errors import InputError
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.models import Model
-from prorec.noise.cooccurrence import compute_cooccurrence
 from prorec.noise.cross_fitting import assign_folds, drop_entries, has_no_weight
 from prorec.noise.extreme_accounts import EXTREME_SCORE
+from prorec.noise.leave_one_out import compute_leave_one_out_features
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Pairs, rank_in_plan
 from prorec.noise.posterior import ACCOUNT, SEEN, UNKNOWN_ITEM
@@ -132,8 +132,10 @@ def _score_known_users(finder: NoiseFinder, pairs: Pairs) -> LaterScores:
         ranks = rank_in_plan(model.scores_, fitted, pairs, fitted, finder.transport, finder.memory)
         scores.plan_values[index], scores.percentile_ranks[index] = ranks
     activity_rank = clicks.rank_among_item_users(pairs, np.diff(fitted.indptr).astype(np.float32)[pairs.users])
-    cooccurrence = _count_cooccurrence(finder, fitted, pairs, np.full(len(pairs.users), -1), np.arange(fitted.shape[0]))
-    features = scores.to_features(clicks.rank_among_user_clicks(scores, pairs), activity_rank, cooccurrence)
+    leave_one_out = _compute_leave_one_out(
+        finder, fitted, pairs, np.full(len(pairs.users), -1), np.arange(fitted.shape[0])
+    )
+    features = scores.to_features(clicks.rank_among_user_clicks(scores, pairs), activity_rank, leave_one_out)
     return _predict(finder, features, scores.mean_percentile_rank)
 
 
@@ -160,25 +162,25 @@ def _score_new_users(finder: NoiseFinder, pairs: Pairs) -> LaterScores:
     user_ranks = own_clicks.rank_among_user_clicks(scores, pairs, np.arange(len(order)))
     activity = np.diff(matrix.indptr).astype(np.float32)[pairs.users]
     activity_rank = finder.reference_clicks_.rank_among_item_users(pairs, activity)
-    cooccurrence = _count_cooccurrence(finder, matrix, pairs, pairs.items, np.full(shape[0], -1))
-    features = scores.to_features(user_ranks, activity_rank, cooccurrence)
+    leave_one_out = _compute_leave_one_out(finder, matrix, pairs, pairs.items, np.full(shape[0], -1))
+    features = scores.to_features(user_ranks, activity_rank, leave_one_out)
     probability, basis, rank = _predict(finder, features, scores.mean_percentile_rank)
     positions = np.argsort(order)
     return LaterScores(probability[positions], basis[positions], rank[positions])
 
 
-def _count_cooccurrence(
+def _compute_leave_one_out(
     finder: NoiseFinder,
     histories: csr_array,
     pairs: Pairs,
     left_out: NDArray[np.integer],
     owners: NDArray[np.integer],
 ) -> NDArray[np.float64] | None:
-    """Return co-occurrence features with the fitted interactions, or None if the finder has none."""
+    """Return leave-one-out features with the fitted interactions, or None if the finder has none."""
     if not finder.cooccurrence:
         return None
-    rng = make_generator(finder.seed)
-    return compute_cooccurrence(finder.reference_clicks_.matrix, histories, pairs, left_out, owners, rng)
+    reference = finder.reference_clicks_.matrix
+    return compute_leave_one_out_features(reference, histories, pairs, left_out, owners, finder.seed)
 
 
 def _fold_in(model: Model, train: csr_array) -> ScoreFunction:

@@ -60,7 +60,7 @@ class PairScores(NamedTuple):
         return np.asarray(self.percentile_ranks.mean(axis=0))
 
     def to_features(
-        self, user_ranks: list[Column], activity_rank: Column, cooccurrence: FeatureMatrix | None = None
+        self, user_ranks: list[Column], activity_rank: Column, leave_one_out: FeatureMatrix | None = None
     ) -> PairFeatures:
         """Combine scores and ranks into features.
 
@@ -70,19 +70,19 @@ class PairScores(NamedTuple):
             Result of `ReferenceClicks.rank_among_user_clicks`.
         activity_rank : array
             Result of `ReferenceClicks.rank_among_item_users`.
-        cooccurrence : array, pairs × features, optional
-            Result of `compute_cooccurrence`.
+        leave_one_out : array, pairs × features, optional
+            Result of `compute_leave_one_out_features`.
 
         Returns
         -------
         PairFeatures
-            With columns for the co-occurrence features, the log-odds of the percentile ranks, the plan values, the
+            With columns for the leave-one-out features, the log-odds of the percentile ranks, the plan values, the
             given ranks and log(1 + popularity).
         """
         ranks = self.percentile_ranks.astype(np.float64)
         rank_log_odds = np.log(ranks) - np.log1p(-ranks)
         columns = [
-            *(() if cooccurrence is None else cooccurrence.T),
+            *(() if leave_one_out is None else leave_one_out.T),
             *rank_log_odds,
             *self.plan_values,
             *user_ranks,
