@@ -136,7 +136,7 @@ def measure_tables(spark: Any, folder: Path) -> None:
             write_factors(run_folder / side, side, (rng.normal(size=(rows, RANK)) / 8).astype(np.float32))
         before = last_stage(spark)
         factors = spark.read.parquet(str(run_folder / "user")), spark.read.parquet(str(run_folder / "item"))
-        result = SparkProRec(partitions=8).fit(
+        result = SparkProRec(partitions=8, noise_method="plan").fit(
             spark.read.parquet(str(run_folder / "clicks")), factors=factors, work_dir=str(run_folder / "work")
         )
         result.frame.write.parquet(str(run_folder / "out"))

@@ -150,7 +150,7 @@ def run(spark: Any, folder: Path, millions: float) -> tuple[int, float, Executor
     frames = {name: spark.read.parquet(path) for name, path in paths.items()}
     start = time.perf_counter()
     with memory:
-        result = SparkProRec(partitions=16).fit(
+        result = SparkProRec(partitions=16, noise_method="plan").fit(
             frames["clicks"], factors=(frames["users"], frames["items"]), work_dir=str(folder / f"work-{millions}")
         )
         result.frame.write.mode("overwrite").parquet(str(folder / "out.parquet"))

@@ -123,7 +123,7 @@ def run(spark: Any, folder: Path, half: int, repeats: int, partitions: int, *, a
             write_factors(folder / name, name, features.astype(np.float32))
         factors = spark.read.parquet(str(folder / "user")), spark.read.parquet(str(folder / "item"))
     start = time.perf_counter()
-    denoiser = SparkProRec(ALS(rank=RANK, sweeps=2), partitions=partitions)
+    denoiser = SparkProRec(ALS(rank=RANK, sweeps=2), partitions=partitions, noise_method="plan")
     result = denoiser.fit(spark.read.parquet(str(folder / "clicks")), factors=factors, work_dir=str(folder / "work"))
     result.frame.write.mode("overwrite").parquet(str(folder / "out"))
     return time.perf_counter() - start

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from prorec._core.errors import InputError, ProrecError
-from reproduction import accounts, finder_promises, published_results, untuned_gain
+from reproduction import accounts, finder_promises, published_results, recovery, untuned_gain
 from reproduction.benchmark_command import noise_benchmark
 from reproduction.paper_commands import add_paper_commands, yahoo_times
 
@@ -21,6 +21,7 @@ app.command("published-results")(published_results.main)
 app.command("untuned-gain")(untuned_gain.main)
 app.command("accounts")(accounts.main)
 app.command("noise-promises")(finder_promises.main)
+app.command("recovery")(recovery.main)
 
 
 def main() -> None:

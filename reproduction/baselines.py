@@ -105,7 +105,7 @@ SCORERS: Mapping[str, NoiseScorer] = {
 
 
 def _fit_plan(clicks: Interactions, seed: int) -> ProRec:
-    return ProRec(NCE(rank=_RANK, seed=seed), gamma=0.1).fit(clicks, refit=False)
+    return ProRec(NCE(rank=_RANK, seed=seed), gamma=0.1, noise_method="plan").fit(clicks, refit=False)
 
 
 def _score_interactions(model: Model, clicks: Interactions) -> NoiseScores:

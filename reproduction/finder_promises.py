@@ -73,7 +73,7 @@ def main(
         rows = [measure(run) for run in runs]
     else:
         context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(processes, context, _use_one_core, (context.Value("i", 0),)) as pool:
+        with ProcessPoolExecutor(processes, context, use_one_core, (context.Value("i", 0),)) as pool:
             rows = list(pool.map(measure, runs))
     if out is not None:
         create_folder(out)
@@ -82,7 +82,7 @@ def main(
     print(make_tables(rows))
 
 
-def _use_one_core(counter: Any) -> None:
+def use_one_core(counter: Any) -> None:
     """Give each process a core of its own, so that threads of several processes do not wait for each other."""
     with counter.get_lock():
         number, counter.value = counter.value, counter.value + 1
@@ -226,7 +226,7 @@ def _score_baselines(finder: prorec.NoiseFinder, clicks: Interactions) -> dict[s
 
 def _weights(finder: prorec.NoiseFinder) -> list[tuple[str, NDArray[np.float32]]]:
     ones = np.ones(len(finder.noise_probability_), dtype=np.float32)
-    return [("plain", ones), ("weighted", 1 - finder.noise_probability_)]
+    return [("plain", ones), ("weighted", finder.weights_)]
 
 
 def _evaluate(clicks: Interactions, weights: NDArray[np.float32], test: Interactions) -> float:

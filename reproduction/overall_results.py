@@ -55,7 +55,7 @@ def make_rows(models: Mapping[str, Model]) -> list[Row]:
 def add_denoiser(row: Row, label: str = "ProRec", grid: Grid = DENOISER_GRID, **settings: Any) -> Row:
     """Return a row with a denoiser around the row's model; both are tuned together."""
     inner = {f"model__{name}": values for name, values in row.grid.items()}
-    return Row(f"{row.name} + {label}", ProRec(row.model, **settings), {**inner, **grid}, row)
+    return Row(f"{row.name} + {label}", ProRec(row.model, **settings, noise_method="plan"), {**inner, **grid}, row)
 
 
 def run_overall(protocol: Protocol, rows: list[Row], progress: Progress | None = None) -> dict[str, Result]:

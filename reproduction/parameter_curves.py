@@ -57,7 +57,7 @@ def run_curve(protocol: Protocol, parameter: str, progress: Progress | None = No
             model = replace(MODEL, regularization=value) if parameter == "zeta" else MODEL
             changed = {} if parameter == "zeta" else {FIELDS[parameter]: value}
             settings: dict[str, Any] = {**CENTRE, **changed}
-            denoiser = ProRec(model, **settings)
+            denoiser = ProRec(model, **settings, noise_method="plan")
             for scores, each in ((plain, model), (denoised, denoiser)):
                 scores[index, seed] = np.mean(protocol.evaluate("curve", seed, each, replace(each).fit)["ndcg@5"])
             steps.advance()

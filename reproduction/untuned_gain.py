@@ -46,7 +46,7 @@ def measure_gains(seed: int) -> tuple[float, Mapping[str, float]]:
         return prorec.evaluate(model, parts.test, k=5, metrics="paper").mean["ndcg@5"]
 
     own = ndcg(_make_nce().fit(train))
-    denoiser = prorec.ProRec(_make_nce(), gamma=0.1, beta=20, lam=0.5, rounds=1).fit(train)
+    denoiser = prorec.ProRec(_make_nce(), gamma=0.1, beta=20, lam=0.5, rounds=1, noise_method="plan").fit(train)
     compared = {
         "NCE + ProRec": denoiser,
         "control: weights scaled by their mean": make_control(denoiser).fit(train),
@@ -62,7 +62,7 @@ def _make_nce(ridge: float = _RIDGE) -> NCE:
 def measure_defaults(dataset: str, model: Model, n_seeds: int) -> tuple[str, ...]:
     """Return one row: the model's NDCG@5, the gains of ProRec and of scaled weights, and p of one against the other."""
     name = type(model).__name__
-    denoiser = prorec.ProRec(model)
+    denoiser = prorec.ProRec(model, noise_method="plan")
     models = {name: model, "denoised": denoiser, "scaled": make_control(denoiser)}
     clicks = prorec.load_dataset(dataset)
     result = compare_on_splits(models, clicks, n_seeds=n_seeds, metrics="paper")

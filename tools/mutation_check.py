@@ -56,7 +56,7 @@ MUTATIONS = [
     Mutation("models/ease.py::_learn", "inverse / -inverse.diagonal()", "(inverse / -inverse.diagonal()).T"),
     Mutation("evaluation/significance.py::holm", "p[order] * np.arange(len(p), 0, -1)", "p[order] * len(p)"),
     Mutation("noise/flagging.py::flag_interactions", "> ranked[n_flags]", ">= ranked[n_flags]"),
-    Mutation("denoise/weighting.py::update_weights", "weights if original is None else original", "weights"),
+    Mutation("denoise/weighting.py::typical_weight", "weights @ ratio", "weights.sum()"),
     Mutation("report/row_selection.py::select_rows", "activity[order] - per_user[order]", "activity[order]"),
     Mutation("engines/spark/flag_cutoff.py::find_cutoff", "is_allowed, n_flags, n_wrong)\n    #", "is_allowed)\n    #"),
 ]

@@ -52,7 +52,10 @@ def change_checkpoint(path: Path, change: Change) -> None:
     ],
 )
 def test_a_changed_round_is_refused(change: Change, tmp_path: Path) -> None:
-    data, denoiser = clicks(), ProRec(WRMF(rank=3, sweeps=1), rounds=2, warm_start=True, tolerance=0.0)
+    data, denoiser = (
+        clicks(),
+        ProRec(WRMF(rank=3, sweeps=1), rounds=2, warm_start=True, tolerance=0.0, noise_method="plan"),
+    )
     denoiser.fit(data, checkpoint=tmp_path)
     change_checkpoint(tmp_path / "round.npz", lambda record, arrays: None)
     denoiser.fit(data, checkpoint=tmp_path)  # the copy is as good as the file
@@ -93,7 +96,7 @@ def test_a_changed_training_is_refused(change: Change, tmp_path: Path) -> None:
 def test_a_pipe_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "round.npz").symlink_to("/dev/zero")
     with pytest.raises(InputError, match="a regular file is required here"):
-        ProRec(WRMF(rank=3, sweeps=1)).fit(clicks(), checkpoint=tmp_path)
+        ProRec(WRMF(rank=3, sweeps=1), noise_method="plan").fit(clicks(), checkpoint=tmp_path)
 
 
 def test_a_link_is_no_file_of_trials(tmp_path: Path) -> None:

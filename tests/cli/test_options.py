@@ -113,17 +113,18 @@ def test_every_parameter_of_the_denoiser_is_an_option_with_its_own_help() -> Non
 def test_parameters_that_are_only_declared_in_the_denoiser_reach_it(tmp_path: Path) -> None:
     clicks = prorec.make_cinema(60, 50, seed=1).interactions
     prorec.write_interactions(clicks, tmp_path / "clicks.csv")
-    words = "--noise-method cross-fit --weighting both --tolerance 0.5 --memory 1e8 --device cpu -p rank=4".split()
+    words = "--noise-method cross-fit --weighting both --lam 0.25 --memory 1e8 --device cpu -p rank=4".split()
     done = run("train", "clicks.csv", "--denoise", *words, "--out", "model", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "weighting='both'" in json.loads(done.stdout)["model"]
     loaded = prorec.load(tmp_path / "model")
     assert isinstance(loaded, ProRec)
-    assert (loaded.weighting, loaded.tolerance, loaded.memory) == ("both", 0.5, 1e8)
-    refused = run("train", "clicks.csv", "--denoise", "--weighting", "both", "--out", "other", cwd=tmp_path)
+    assert (loaded.weighting, loaded.lam, loaded.memory) == ("both", 0.25, 1e8)
+    words = "--weighting both --noise-method plan".split()
+    refused = run("train", "clicks.csv", "--denoise", *words, "--out", "other", cwd=tmp_path)
     assert refused.returncode == 2
     assert "weighting" in refused.stderr
-    assert "--noise-method cross-fit" in refused.stderr
+    assert "leave out --noise-method" in refused.stderr
 
 
 def test_options_without_effect_are_refused_by_name() -> None:

@@ -170,14 +170,16 @@ def test_a_denoiser_says_what_it_found() -> None:
     seen = Read(plain._repr_html_())
     assert seen.said["model"] == repr(NCE(rank=5))
     assert "model" not in seen.bold
-    assert seen.bold == ["ProRec", "0.25"]
+    assert seen.bold == ["ProRec", "0.25", "'plan'"]
     assert seen.said["γ"] == "0.25"
     kept = plain.weights_.data.sum(dtype=np.float64) / len(clicks)
     assert seen.said["weight kept"] == f"{kept:.1%}, after round 1"
     assert seen.said["flagged"] == f"{plain.flagged_.sum():,} interactions, {plain.flagged_.mean():.1%}"
     assert "noise rate" not in seen.said
     few = Interactions.from_matrix(csr_array(np.tril(np.ones((5, 4), dtype=np.float32))))
-    assert "γ" not in Read(ProRec(NCE(rank=2), transport="emd").fit(few)._repr_html_()).said  # it has none
+    assert (
+        "γ" not in Read(ProRec(NCE(rank=2), transport="emd", noise_method="plan").fit(few)._repr_html_()).said
+    )  # it has none
 
 
 def test_a_finder_says_how_much_noise_there_is_and_so_does_its_denoiser() -> None:

@@ -209,7 +209,7 @@ def test_a_log_with_repeated_clicks_works_by_default_from_file_to_recommendation
     assert clicks.matrix.data.max() == 1, "a repeated click counts once"
     assert clicks.equals(Interactions.from_table(repeated))
     model = WRMF(rank=4, sweeps=2).fit(clicks)
-    denoiser = ProRec(WRMF(rank=4, sweeps=2)).fit(clicks)
+    denoiser = ProRec(WRMF(rank=4, sweeps=2), noise_method="plan").fit(clicks)
     for recommender in (model, denoiser):
         assert recommender.recommend(clicks.users[:5], k=3).item_positions.shape == (5, 3)
     assert denoiser.weights_.nnz == len(clicks)

@@ -16,4 +16,4 @@ def cinema() -> prorec.Interactions:
 
 @pytest.fixture(scope="module")
 def denoised(cinema: Interactions) -> ProRec:
-    return ProRec(NCE(rank=20, regularization=10.0)).fit(cinema)
+    return ProRec(NCE(rank=20, regularization=10.0), noise_method="plan").fit(cinema)

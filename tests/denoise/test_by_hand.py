@@ -72,7 +72,9 @@ class FromAbove:
 @pytest.fixture
 def denoiser() -> ProRec:
     FromAbove.seen.clear()
-    return ProRec(FromAbove(), gamma=GAMMA, beta=20, lam=0.5).fit(csr_array(CLICKS), track_loss=True)
+    return ProRec(FromAbove(), gamma=GAMMA, beta=20, lam=0.5, noise_method="plan").fit(
+        csr_array(CLICKS), track_loss=True
+    )
 
 
 def test_the_numbers_above() -> None:

@@ -27,7 +27,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_a_killed_run_resumes_to_the_same_result(model: Model, warm_start: bool, tmp_path: Path) -> None:
     data = clicks()
-    denoiser = ProRec(model, rounds=3, warm_start=warm_start)
+    denoiser = ProRec(model, rounds=3, warm_start=warm_start, noise_method="plan")
     calls: list[tuple[str, int, int]] = []
     denoiser.fit(data, progress=lambda *report: calls.append(report), track_loss=True)
     wanted = denoiser.weights_.data, denoiser.recommend(data.users, k=5), denoiser.history_
@@ -39,7 +39,7 @@ def test_a_killed_run_resumes_to_the_same_result(model: Model, warm_start: bool,
             if next(count) == at:
                 raise Killed
 
-        again = ProRec(model, rounds=3, warm_start=warm_start)
+        again = ProRec(model, rounds=3, warm_start=warm_start, noise_method="plan")
         with pytest.raises(Killed):
             again.fit(data, checkpoint=folder, progress=progress, track_loss=True)
         again.fit(data, checkpoint=folder, track_loss=True)
@@ -51,19 +51,21 @@ def test_a_killed_run_resumes_to_the_same_result(model: Model, warm_start: bool,
 
 def test_finished_rounds_are_not_repeated(tmp_path: Path) -> None:
     data, stages = clicks(), []
-    ProRec(NCE(rank=3), rounds=2).fit(data, checkpoint=tmp_path)
-    ProRec(NCE(rank=3), rounds=2).fit(data, checkpoint=tmp_path, progress=lambda what, *_: stages.append(what))
+    ProRec(NCE(rank=3), rounds=2, noise_method="plan").fit(data, checkpoint=tmp_path)
+    ProRec(NCE(rank=3), rounds=2, noise_method="plan").fit(
+        data, checkpoint=tmp_path, progress=lambda what, *_: stages.append(what)
+    )
     assert set(stages) == {"Fitting NCE, round 2"}
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     data = clicks()
-    ProRec(NCE(rank=3)).fit(data, checkpoint=tmp_path)
+    ProRec(NCE(rank=3), noise_method="plan").fit(data, checkpoint=tmp_path)
     others = (
-        (ProRec(NCE(rank=4)), data),
-        (ProRec(NCE(rank=3), lam=0.4), data),
-        (ProRec(SVD(rank=3)), data),
-        (ProRec(NCE(rank=3)), clicks(seed=1)),
+        (ProRec(NCE(rank=4), noise_method="plan"), data),
+        (ProRec(NCE(rank=3), lam=0.4, noise_method="plan"), data),
+        (ProRec(SVD(rank=3), noise_method="plan"), data),
+        (ProRec(NCE(rank=3), noise_method="plan"), clicks(seed=1)),
     )
     for denoiser, of in others:
         with pytest.raises(InputError, match="checkpoint of other parameters or other interactions"):
@@ -71,7 +73,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "round.npz"
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(InputError, match=r"round\.npz: this checkpoint is damaged; remove it to start anew"):
-        ProRec(NCE(rank=3)).fit(data, checkpoint=tmp_path)
+        ProRec(NCE(rank=3), noise_method="plan").fit(data, checkpoint=tmp_path)
 
 
 class Configured:
@@ -89,26 +91,36 @@ class Configured:
 
 def test_checkpoints_of_third_party_models(tmp_path: Path) -> None:
     data = clicks()
-    first = ProRec(Configured({"scale": 1.0}), gamma=0.1).fit(data, checkpoint=tmp_path)
-    again = ProRec(Configured({"scale": 1.0}), gamma=0.1).fit(data, checkpoint=tmp_path)
+    first = ProRec(Configured({"scale": 1.0}), gamma=0.1, noise_method="plan").fit(data, checkpoint=tmp_path)
+    again = ProRec(Configured({"scale": 1.0}), gamma=0.1, noise_method="plan").fit(data, checkpoint=tmp_path)
     np.testing.assert_array_equal(first.weights_.data, again.weights_.data)
     with pytest.raises(InputError, match="checkpoint of other parameters"):
-        ProRec(Configured({"scale": np.full(30, -1.0)}), gamma=0.1).fit(data, checkpoint=tmp_path)
-    ProRec(Configured({"scale": 1.0, "odd": torch.ones(3)}), gamma=0.1).fit(data, checkpoint=tmp_path / "odd")
-    ProRec(Configured({"scale": 1.0, "odd": torch.ones(3)}), gamma=0.1).fit(data, checkpoint=tmp_path / "odd")
+        ProRec(Configured({"scale": np.full(30, -1.0)}), gamma=0.1, noise_method="plan").fit(data, checkpoint=tmp_path)
+    ProRec(Configured({"scale": 1.0, "odd": torch.ones(3)}), gamma=0.1, noise_method="plan").fit(
+        data, checkpoint=tmp_path / "odd"
+    )
+    ProRec(Configured({"scale": 1.0, "odd": torch.ones(3)}), gamma=0.1, noise_method="plan").fit(
+        data, checkpoint=tmp_path / "odd"
+    )
     for odd in (torch.zeros(3), np.random.default_rng(1), {"a", "b"}):
         with pytest.raises(InputError, match="checkpoint of other parameters"):
-            ProRec(Configured({"scale": 1.0, "odd": odd}), gamma=0.1).fit(data, checkpoint=tmp_path / "odd")
+            ProRec(Configured({"scale": 1.0, "odd": odd}), gamma=0.1, noise_method="plan").fit(
+                data, checkpoint=tmp_path / "odd"
+            )
     for odd in (torch.ones(30), torch.zeros(30)):
         with pytest.raises(InputError, match="checkpoint of other parameters"):
-            ProRec(Configured({"scale": 1.0, "odd": odd}), gamma=0.1).fit(data, checkpoint=tmp_path)
+            ProRec(Configured({"scale": 1.0, "odd": odd}), gamma=0.1, noise_method="plan").fit(
+                data, checkpoint=tmp_path
+            )
     with pytest.raises(InputError, match=r"holds the function .*<lambda>, which cannot"):
-        ProRec(Configured({"scale": 1.0, "change": lambda x: x}), gamma=0.1).fit(data, checkpoint=tmp_path)
+        ProRec(Configured({"scale": 1.0, "change": lambda x: x}), gamma=0.1, noise_method="plan").fit(
+            data, checkpoint=tmp_path
+        )
 
 
 def test_a_checkpoint_with_other_items_is_refused(tmp_path: Path) -> None:
     entries = (np.ones(4), ([0, 0, 1, 1], [0, 1, 0, 1]))
     small, large = (csr_array(entries, shape=(2, n_items)) for n_items in (3, 5))
-    ProRec(SVD(rank=1)).fit(small, checkpoint=tmp_path)
+    ProRec(SVD(rank=1), noise_method="plan").fit(small, checkpoint=tmp_path)
     with pytest.raises(InputError, match="checkpoint of other parameters"):
-        ProRec(SVD(rank=1)).fit(large, checkpoint=tmp_path)
+        ProRec(SVD(rank=1), noise_method="plan").fit(large, checkpoint=tmp_path)

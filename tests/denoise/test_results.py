@@ -41,7 +41,7 @@ def test_noise_table(denoised: ProRec, cinema: Interactions) -> None:
 
 
 def test_ties_at_the_cutoff_are_not_flagged() -> None:
-    fitted = ProRec(Popularity(), flag_fraction=0.3).fit(csr_array(np.ones((6, 4))))
+    fitted = ProRec(Popularity(), flag_fraction=0.3, noise_method="plan").fit(csr_array(np.ones((6, 4))))
     assert not fitted.flagged_.any()
     fitted.flag_fraction = 1.0
     assert fitted.flagged_.all()
@@ -49,7 +49,7 @@ def test_ties_at_the_cutoff_are_not_flagged() -> None:
 
 def test_planted_mistakes_are_found() -> None:
     club = prorec.make_cinema(seed=0)
-    fitted = ProRec(NCE(rank=20)).fit(club.interactions)
+    fitted = ProRec(NCE(rank=20), noise_method="plan").fit(club.interactions)
     metrics = prorec.detection_metrics(fitted.noise_probability_, club.is_mistake)
     assert metrics["auroc"] > 0.75
     flagged = fitted.flagged_
@@ -103,7 +103,7 @@ def test_explain(denoised: ProRec, cinema: Interactions) -> None:
 
 def test_explain_users_with_one_or_no_click() -> None:
     data = Interactions.from_matrix(csr_array([[1.0, 1, 1, 0], [0, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0]]))
-    fitted = ProRec(EASE(regularization=1.0)).fit(data)
+    fitted = ProRec(EASE(regularization=1.0), noise_method="plan").fit(data)
     alone = fitted.explain(1)
     assert alone.column("for").to_pylist() == [None]
     assert alone.column("against_similarity").to_pylist() == [None]
@@ -114,7 +114,7 @@ def test_observed_items_are_not_recommended(denoised: ProRec, cinema: Interactio
     recommended = denoised.recommend(cinema.users, k=5).item_positions
     seen = cinema.matrix.toarray() > 0
     assert not any(seen[user, items[items >= 0]].any() for user, items in enumerate(recommended))
-    nothing_left = ProRec(SVD(rank=3), beta=1e6, lam=0.0, gamma=0.01).fit(clicks())
+    nothing_left = ProRec(SVD(rank=3), beta=1e6, lam=0.0, gamma=0.01, noise_method="plan").fit(clicks())
     assert (nothing_left.weights_.data < 1e-6).any()
     ranked = nothing_left.recommend(nothing_left.interactions_.users, k=5).item_positions
     seen = clicks().matrix.toarray() > 0

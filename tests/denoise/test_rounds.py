@@ -15,8 +15,8 @@ from tests.models.helpers import clicks
 
 def test_relabeling_from_current_weights_ends_at_zero_and_from_original_weights_converges() -> None:
     data = clicks()
-    compounding = ProRec(NCE(rank=3), rounds=60, gamma=0.2).fit(data)
-    anchored = ProRec(NCE(rank=3), rounds=60, gamma=0.2, relabel_from="original").fit(data)
+    compounding = ProRec(NCE(rank=3), rounds=60, gamma=0.2, noise_method="plan").fit(data)
+    anchored = ProRec(NCE(rank=3), rounds=60, gamma=0.2, relabel_from="original", noise_method="plan").fit(data)
     assert compounding.history_[-1].mass_kept < 1e-3
     assert anchored.history_[-1].mass_kept > 0.2
     assert anchored.converged_
@@ -25,7 +25,7 @@ def test_relabeling_from_current_weights_ends_at_zero_and_from_original_weights_
 
 
 def test_each_round_starts_with_the_loss_of_the_last() -> None:
-    history = ProRec(WRMF(rank=3), rounds=3).fit(clicks(), track_loss=True).history_
+    history = ProRec(WRMF(rank=3), rounds=3, noise_method="plan").fit(clicks(), track_loss=True).history_
     assert [each.number for each in history] == [0, 1, 2, 3]
     assert history[0].loss_before is None
     assert history[0].relabeling_decreased is None
@@ -37,14 +37,14 @@ def test_each_round_starts_with_the_loss_of_the_last() -> None:
 
 def test_an_increase_of_the_loss_is_recorded() -> None:
     """Proposition 2 is for models that minimise L; popularity does not."""
-    history = ProRec(Popularity(), rounds=1).fit(clicks(), track_loss=True).history_
+    history = ProRec(Popularity(), rounds=1, noise_method="plan").fit(clicks(), track_loss=True).history_
     assert history[1].relabeling_decreased is False
 
 
 def test_fit_without_refit_has_weights_and_no_model(tmp_path: Path) -> None:
     data = clicks()
-    whole = ProRec(NCE(rank=3), rounds=2).fit(data, track_loss=True)
-    alone = ProRec(NCE(rank=3), rounds=2).fit(data, refit=False, track_loss=True)
+    whole = ProRec(NCE(rank=3), rounds=2, noise_method="plan").fit(data, track_loss=True)
+    alone = ProRec(NCE(rank=3), rounds=2, noise_method="plan").fit(data, refit=False, track_loss=True)
     assert alone.noise_table().equals(whole.noise_table())
     assert alone.history_[1].loss_refitted == whole.history_[1].loss_refitted
     assert alone.history_[2].loss_refitted is None
@@ -62,12 +62,16 @@ def test_fit_without_refit_has_weights_and_no_model(tmp_path: Path) -> None:
 
 def test_warm_start_continues_from_the_last_model() -> None:
     data = clicks()
-    cold = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0)).fit(data, track_loss=True)
-    warm = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0), warm_start=True).fit(data, track_loss=True)
+    cold = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0), noise_method="plan").fit(data, track_loss=True)
+    warm = ProRec(WRMF(rank=3, sweeps=1, regularization=1.0), warm_start=True, noise_method="plan").fit(
+        data, track_loss=True
+    )
     np.testing.assert_array_equal(cold.weights_.data, warm.weights_.data)
     warm_loss, cold_loss = (each.history_[-1].loss_refitted for each in (warm, cold))
     assert warm_loss is not None
     assert cold_loss is not None
     assert warm_loss.error < cold_loss.error
-    first, second = (ProRec(NCE(rank=3), warm_start=warm_start).fit(data) for warm_start in (True, False))
+    first, second = (
+        ProRec(NCE(rank=3), warm_start=warm_start, noise_method="plan").fit(data) for warm_start in (True, False)
+    )
     np.testing.assert_array_equal(first.model_.arrays_["users"], second.model_.arrays_["users"])

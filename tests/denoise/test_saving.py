@@ -17,7 +17,7 @@ from tests.models.helpers import clicks
 
 @pytest.mark.parametrize("threshold", ["personal", "none", 3])
 def test_saved_and_loaded(threshold: Any, tmp_path: Path, cinema: Interactions) -> None:
-    denoiser = ProRec(NCE(rank=8), rounds=2, threshold=threshold, gamma=0.3).fit(cinema)
+    denoiser = ProRec(NCE(rank=8), rounds=2, threshold=threshold, gamma=0.3, noise_method="plan").fit(cinema)
     denoiser.save(tmp_path / "kept")
     again = prorec.load(tmp_path / "kept")
     assert isinstance(again, ProRec)
@@ -35,7 +35,7 @@ def test_saved_and_loaded(threshold: Any, tmp_path: Path, cinema: Interactions) 
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
-    ProRec(NCE(rank=3)).fit(clicks()).save(tmp_path)
+    ProRec(NCE(rank=3), noise_method="plan").fit(clicks()).save(tmp_path)
     about = (tmp_path / "model.json").read_text()
     for old, new, problem in (
         ('"class_name": "NCE"', '"class_name": "Nope"', "'Nope'"),
@@ -54,7 +54,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 def test_flipped_bytes_are_refused(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     data = clicks()
-    ProRec(NCE(rank=3)).fit(data, checkpoint=tmp_path).save(tmp_path)
+    ProRec(NCE(rank=3), noise_method="plan").fit(data, checkpoint=tmp_path).save(tmp_path)
     for path in (next(tmp_path.glob("arrays-*.npz")), tmp_path / "round.npz"):
         content = bytearray(path.read_bytes())
         for at in rng.integers(len(content), size=40):
@@ -63,11 +63,11 @@ def test_flipped_bytes_are_refused(seed: int, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         prorec.load(tmp_path)
     with pytest.raises(InputError):
-        ProRec(NCE(rank=3)).fit(data, checkpoint=tmp_path)
+        ProRec(NCE(rank=3), noise_method="plan").fit(data, checkpoint=tmp_path)
 
 
 def test_numbers_of_any_kind_can_be_saved(tmp_path: Path) -> None:
-    denoiser = ProRec(NCE(rank=3), lam=Fraction(1, 2), beta=np.float32(20)).fit(clicks())  # type: ignore[arg-type]
+    denoiser = ProRec(NCE(rank=3), lam=Fraction(1, 2), beta=np.float32(20), noise_method="plan").fit(clicks())  # type: ignore[arg-type]
     denoiser.save(tmp_path)
     again = prorec.load(tmp_path)
     assert (again.lam, again.beta) == (0.5, 20.0)  # type: ignore[attr-defined]

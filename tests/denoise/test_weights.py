@@ -104,7 +104,7 @@ def active_clicks() -> Interactions:
 def test_weights_equal_the_dense_reference(change: dict[str, Any]) -> None:
     data, parameters = active_clicks(), DEFAULTS | change
     model = SVD(rank=3)
-    denoiser = ProRec(model, **parameters).fit(data)
+    denoiser = ProRec(model, **parameters, noise_method="plan").fit(data)
     np.testing.assert_allclose(denoiser.weights_.data, dense_weights(model, data, **parameters), atol=2e-4)
 
 
@@ -115,7 +115,7 @@ def test_weights_of_every_model_equal_the_dense_reference(kind: type[Model]) -> 
     # Popularity's scores are counts, a network's are logits or probabilities: γ goes with them.
     gamma = 10.0 if kind is Popularity else 1.0 if kind is VAE else 0.2
     parameters = DEFAULTS | {"gamma": gamma, "rounds": 1}
-    denoiser = ProRec(model, **parameters).fit(data)
+    denoiser = ProRec(model, **parameters, noise_method="plan").fit(data)
     np.testing.assert_allclose(denoiser.weights_.data, dense_weights(model, data, **parameters), atol=2e-4)
     assert denoiser.recommend(data.users[:2], k=3).item_positions.shape == (2, 3)
 
@@ -125,7 +125,7 @@ def test_third_party_model() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about threads of BLAS
         als = AlternatingLeastSquares(4, iterations=3, random_state=0, num_threads=1)
-    first, second = (ProRec(als, rounds=2).fit(data) for _ in range(2))
+    first, second = (ProRec(als, rounds=2, noise_method="plan").fit(data) for _ in range(2))
     np.testing.assert_allclose(first.weights_.data, second.weights_.data, atol=1e-5)
     assert als.user_factors is None, "the model that was given stays as it is"
     assert first.model_.fitted_.user_factors.shape == (data.n_users, 4)  # type: ignore[attr-defined]
@@ -135,21 +135,21 @@ def test_third_party_model() -> None:
 
 def test_fit_does_not_change_the_model_passed() -> None:
     model = NCE(rank=3)
-    ProRec(model).fit(clicks())
+    ProRec(model, noise_method="plan").fit(clicks())
     assert not hasattr(model, "arrays_")
 
 
 def test_vanishing_weights_stay_finite() -> None:
     tiny = clicks().with_weights(np.full(len(clicks()), 1e-45))
     for model in (Popularity(), SVD(rank=3), NCE(rank=3)):
-        denoiser = ProRec(model, rounds=3).fit(tiny)
+        denoiser = ProRec(model, rounds=3, noise_method="plan").fit(tiny)
         assert np.isfinite(denoiser.weights_.data).all()
         assert np.isfinite(denoiser.noise_probability_).all()
 
 
 def test_users_and_items_without_interactions() -> None:
     data = clicks()
-    denoiser = ProRec(NCE(rank=3)).fit(data)
+    denoiser = ProRec(NCE(rank=3), noise_method="plan").fit(data)
     assert np.isfinite(denoiser.weights_.data).all()
     assert denoiser.recommend(data.users[-1:], k=3).item_positions.shape == (1, 3)
 
@@ -160,7 +160,7 @@ def test_a_steep_step_does_not_depend_on_the_size_of_blocks(beta: float, transpo
     """Rounding that differs between blocks decides on which side of the threshold equal items are."""
     data = clicks().matrix.toarray()
     matrix = csr_array(np.hstack([data, data[:, :15]]))  # half of the items have a twin
-    denoiser = ProRec(WRMF(rank=4), beta=beta, transport=transport)
+    denoiser = ProRec(WRMF(rank=4), beta=beta, transport=transport, noise_method="plan")
     expected = denoiser.fit(matrix, refit=False).weights_.data
     for memory in (96.0 * 45, 300.0 * 45, 900.0 * 45):  # from one user in a block on
         weights = denoiser.set_params(memory=memory).fit(matrix, refit=False).weights_.data

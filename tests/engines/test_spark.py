@@ -74,9 +74,11 @@ def test_same_result_as_on_one_machine_on_movielens(spark: Any, tmp_path: Path) 
     ids = {"user": clicks.users[clicks.user_codes], "item": clicks.items[clicks.item_codes]}
     pq.write_table(pa.table(ids), tmp_path / "clicks.parquet")
     fitted = SVD(rank=16).fit(clicks)
-    local = ProRec(fitted).fit(clicks, refit=False)  # which fits it again, and comes to the same factors
+    local = ProRec(fitted, noise_method="plan").fit(
+        clicks, refit=False
+    )  # which fits it again, and comes to the same factors
     table = spark.read.parquet(str(tmp_path / "clicks.parquet"))
-    result = SparkProRec(gamma=local.gamma_).fit(table, factors=make_factor_tables(spark, fitted))
+    result = SparkProRec(gamma=local.gamma_, noise_method="plan").fit(table, factors=make_factor_tables(spark, fitted))
     assert_same(clicks, local, result.noise_table().toArrow())
     assert result.history[0].mass_kept == pytest.approx(local.history_[-1].mass_kept, abs=1e-5)
     assert result.history[0].below_threshold == pytest.approx(local.history_[-1].below_threshold, abs=1e-4)
@@ -91,8 +93,10 @@ def test_same_result_as_on_one_machine_with_other_settings(
         settings = {"threshold": 5, "gamma": 0.3, "beta": 50.0, "lam": 0.25}
         monkeypatch.setattr("prorec.engines.spark.task_arrays._BLOCK_BYTES", 4 * 8 * 30)  # thirty items in a file
         monkeypatch.setattr("prorec.engines.spark.task_arrays._WHOLE_BYTES", 4 * 8 * 50)
-    local = ProRec(model, **settings).fit(club, refit=False)
-    result = SparkProRec(**settings).fit(make_table(spark, club), factors=make_factor_tables(spark, model))
+    local = ProRec(model, **settings, noise_method="plan").fit(club, refit=False)
+    result = SparkProRec(**settings, noise_method="plan").fit(
+        make_table(spark, club), factors=make_factor_tables(spark, model)
+    )
     assert_same(club, local, result.noise_table().toArrow())
     assert result.history[0].gamma == pytest.approx(local.gamma_)
     users = result.users.toArrow()
@@ -108,7 +112,7 @@ def test_weights_repeated_pairs_and_ids_of_any_type(spark: Any, club: Interactio
         items=np.arange(club.n_items) - 2**60,
     ).drop_empty()
     fitted = WRMF(rank=4).fit(weighted)
-    local = ProRec(fitted).fit(weighted, refit=False)
+    local = ProRec(fitted, noise_method="plan").fit(weighted, refit=False)
     twice = np.concatenate([np.arange(len(weighted)), rng.integers(len(weighted), size=300)])
     table = pa.table(
         {
@@ -128,7 +132,7 @@ def test_weights_repeated_pairs_and_ids_of_any_type(spark: Any, club: Interactio
 
 
 def test_rounds_fit_again_and_report_on_a_sample(spark: Any, club: Interactions, tmp_path: Path) -> None:
-    denoiser = SparkProRec(ALS(rank=4, sweeps=2), rounds=2, tolerance=0, partitions=2)
+    denoiser = SparkProRec(ALS(rank=4, sweeps=2), rounds=2, tolerance=0, partitions=2, noise_method="plan")
     result = denoiser.fit(make_table(spark, club))
     assert [each.number for each in result.history] == [1, 2]
     assert result.history[1].mass_kept < result.history[0].mass_kept < 1
@@ -172,7 +176,7 @@ def test_users_and_items_without_weight_keep_their_rows(spark: Any, club: Intera
     weights = np.where((club.user_codes == 7) | (club.item_codes == 11), 0.0, 1.0).astype(np.float32)
     table = make_table(spark, club.with_weights(weights))
     # With so many sweeps Java's stack overflows, unless ALS writes checkpoints.
-    result = SparkProRec(ALS(rank=4, sweeps=20), partitions=2).fit(table)
+    result = SparkProRec(ALS(rank=4, sweeps=20), partitions=2, noise_method="plan").fit(table)
     rows = result.noise_table().toArrow()
     at = find_positions(club, rows)
     assert sorted(at) == list(range(len(club)))
@@ -191,10 +195,10 @@ STEPS_TO_KILL = ("distinct pairs", "interactions by position", "factors of users
 
 
 def test_same_result_if_an_executor_is_killed_in_every_step(spark: Any, club: Interactions, model: WRMF) -> None:
-    local = ProRec(model).fit(club, refit=False)
+    local = ProRec(model, noise_method="plan").fit(club, refit=False)
     table, factors = make_table(spark, club), make_factor_tables(spark, model)
     with killing_executors(STEPS_TO_KILL, delay=0.15) as killed:
-        rows = SparkProRec().fit(table, factors=factors).noise_table().toArrow()
+        rows = SparkProRec(noise_method="plan").fit(table, factors=factors).noise_table().toArrow()
     assert len(set(killed)) == len(STEPS_TO_KILL), killed
     assert_same(club, local, rows)
 
@@ -270,8 +274,8 @@ def test_a_work_folder_of_another_table_is_refused(spark: Any, tmp_path: Path) -
     one, other = (spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in ("one", "other"))
     work = str(tmp_path / "work")
     with pytest.raises(InputError, match="every user has one interaction only"):
-        SparkProRec().fit(one, work_dir=work)
+        SparkProRec(noise_method="plan").fit(one, work_dir=work)
     with pytest.raises(InputError, match="every user has one interaction only"):
-        SparkProRec().fit(one, work_dir=work, resume=True)
+        SparkProRec(noise_method="plan").fit(one, work_dir=work, resume=True)
     with pytest.raises(InputError, match="other options or other data"):
-        SparkProRec().fit(other, work_dir=work, resume=True)
+        SparkProRec(noise_method="plan").fit(other, work_dir=work, resume=True)

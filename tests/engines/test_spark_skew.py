@@ -32,10 +32,10 @@ def test_one_user_with_half_one_item_of_everyone_and_users_with_one_click(
     clicks = Interactions.from_table(pa.table({"user": users, "item": items}))
     assert 2 * np.count_nonzero(users == 0) >= len(clicks) - 200
     model = WRMF(rank=4).fit(clicks)
-    local = ProRec(model).fit(clicks, refit=False)
+    local = ProRec(model, noise_method="plan").fit(clicks, refit=False)
 
     work = tmp_path / "work"
-    denoiser = SparkProRec(partitions=6)
+    denoiser = SparkProRec(partitions=6, noise_method="plan")
     result = denoiser.fit(make_table(spark, clicks), factors=make_factor_tables(spark, model), work_dir=str(work))
     assert_same(clicks, local, result.noise_table().toArrow())
     assert result.history[0].mass_kept == pytest.approx(local.history_[-1].mass_kept, abs=1e-5)

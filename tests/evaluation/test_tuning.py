@@ -10,7 +10,9 @@ import pytest
 
 import prorec
 from prorec import InputError, MissingExtraError
+from prorec._core import sharing
 from prorec._core.parameters import parameters_of
+from prorec._core.sharing import share_results
 from prorec.evaluation.parameter_search import Grid, SearchMethod
 from prorec.evaluation.tuning import PAPER_GRIDS
 from prorec.models import EASE, NCE, SVD, Model, Popularity, svd
@@ -188,7 +190,8 @@ def test_one_coordinate_after_the_other(tmp_path: Path) -> None:
 def test_parameters_that_are_no_numbers_are_kept(tmp_path: Path) -> None:
     grid = {"threshold": ["personal", 3, 5]}
     first, again = (
-        prorec.tune(prorec.ProRec(SVD(rank=2)), PARTS.train, PARTS.valid, grid, folder=tmp_path) for _ in range(2)
+        prorec.tune(prorec.ProRec(SVD(rank=2), noise_method="plan"), PARTS.train, PARTS.valid, grid, folder=tmp_path)
+        for _ in range(2)
     )
     assert first.best_model == again.best_model
     assert [trial["parameters"] for trial in again.trials] == [{"threshold": each} for each in grid["threshold"]]
@@ -216,7 +219,7 @@ def test_trials_share_decompositions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_shared_decompositions_are_bounded_and_copied() -> None:
     matrix = PARTS.train.matrix
-    with svd.share_decompositions():
+    with share_results():
         values, vectors = svd.leading_right_vectors(matrix, 3, 0)
         vectors[:] = 7
         again, same = svd.leading_right_vectors(matrix, 3, 0)
@@ -224,7 +227,9 @@ def test_shared_decompositions_are_bounded_and_copied() -> None:
         np.testing.assert_array_equal(same, svd._decompose(CpuMatrix(matrix), 3, 0)[1])
         for seed in range(20):
             svd.leading_right_vectors(matrix, 2, seed)
-        shared = svd._shared.get()
+        shared = sharing._shared.get()
         assert shared is not None
-        assert len(shared) == 8
-    assert svd._shared.get() is None
+        assert len(shared) == sharing.MAX_SHARED
+        with share_results():
+            assert sharing._shared.get() is shared, "a context inside another one shares its results"
+    assert sharing._shared.get() is None

@@ -31,7 +31,7 @@ SMALL: dict[type[Any], dict[str, Any]] = {
 def make_small(model_class: type[Any], **parameters: Any) -> Any:
     """Return a model with the parameters of `SMALL`; a denoiser gets a small NCE."""
     if model_class is ProRec:
-        return ProRec(make_small(NCE, **parameters))
+        return ProRec(make_small(NCE, **parameters), noise_method="plan")
     return model_class(**SMALL.get(model_class, {}), **parameters)
 
 

@@ -266,16 +266,18 @@ def test_new_users_with_a_base_model_that_cannot_fold_in(club: prorec.data.cinem
 def test_a_denoiser_with_cross_fitted_probabilities(club: prorec.data.cinema.Cinema, tmp_path: Path) -> None:
     clicks = club.interactions
     finder = NoiseFinder([NCE(rank=8), SVD(rank=4)], folds=3)
-    denoiser = ProRec(NCE(rank=8), noise_method=finder, weighting="probability", lam=0.25, fdr=0.3).fit(clicks)
+    denoiser = ProRec(NCE(rank=8), noise_method=finder, fdr=0.3).fit(clicks)
     alone = NoiseFinder([NCE(rank=8), SVD(rank=4)], folds=3).fit(clicks)
     np.testing.assert_array_equal(denoiser.noise_probability_, alone.noise_probability_)
     np.testing.assert_array_equal(denoiser.flagged_, alone.flag(fdr=0.3))
-    np.testing.assert_allclose(denoiser.weights_.data, 0.25 + 0.75 * (1 - alone.noise_probability_), rtol=1e-6)
+    np.testing.assert_allclose(denoiser.weights_.data, 1 - alone.noise_probability_, rtol=1e-6)
     assert denoiser.noise_table().column_names[-2:] == ["percentile_rank", "basis"]
-    both = ProRec(NCE(rank=8), noise_method=finder, weighting="both").fit(clicks)
-    plan = ProRec(NCE(rank=8)).fit(clicks)
-    r = 2 * plan.weights_.data - 1
-    np.testing.assert_allclose(both.weights_.data, 0.5 + 0.5 * r * (1 - alone.noise_probability_), rtol=1e-4)
+    plan, both = (
+        ProRec(NCE(rank=8), noise_method=finder, weighting=weighting, lam=0.25).fit(clicks).weights_.data
+        for weighting in ("plan", "both")
+    )
+    np.testing.assert_allclose(both, plan * (1 - alone.noise_probability_), rtol=1e-5)
+    assert plan.min() >= 0.25
     denoiser.save(tmp_path / "model")
     loaded = prorec.load(tmp_path / "model")
     assert isinstance(loaded, ProRec)
@@ -292,15 +294,18 @@ def test_a_denoiser_with_cross_fitted_probabilities(club: prorec.data.cinema.Cin
 def test_bad_parameters_of_a_denoiser_are_refused(club: prorec.data.cinema.Cinema) -> None:
     for settings, message in (
         ({"noise_method": "guess"}, "noise_method must be"),
-        ({"weighting": "probability"}, "weighting='probability' requires .* noise_method='cross-fit'"),
+        (
+            {"noise_method": "plan", "weighting": "probability"},
+            "weighting='probability' requires calibrated",
+        ),
         ({"noise_method": "cross-fit", "weighting": "none"}, "weighting must be one of"),
         ({"noise_method": "cross-fit", "fdr": 0.0}, "fdr must be above 0 and below 1"),
         ({"noise_method": NoiseFinder(folds=1)}, "folds must be"),
     ):
         with pytest.raises(InputError, match=message):
             ProRec(NCE(rank=8), **settings).fit(club.interactions)
-    with pytest.raises(InputError, match="needs noise_method='cross-fit'"):
-        ProRec(NCE(rank=8)).fit(club.interactions).score(club.interactions)
+    with pytest.raises(InputError, match="noise_method='cross-fit', the default"):
+        ProRec(NCE(rank=8), noise_method="plan").fit(club.interactions).score(club.interactions)
 
 
 @pytest.mark.parametrize(
@@ -402,7 +407,7 @@ def test_a_checkpoint_of_another_noise_finder_is_refused(tmp_path: Path) -> None
             self.item_factors = np.ones((matrix.shape[1], self.rank))
 
     clicks = random_clicks(30, 20, 0.3)
-    settings = {"weighting": "probability", "rounds": 2, "tolerance": 0.0}
+    settings = {"weighting": "probability"}
     first = ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(2), folds=2), **settings).fit(clicks, checkpoint=tmp_path)  # type: ignore[arg-type]
     again = ProRec(SVD(rank=2), noise_method=NoiseFinder(Own(2), folds=2, memory=1e6), **settings)  # type: ignore[arg-type]
     np.testing.assert_array_equal(again.fit(clicks, checkpoint=tmp_path).weights_.data, first.weights_.data)

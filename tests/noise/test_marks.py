@@ -203,7 +203,7 @@ def test_denoisers_take_marks(
     with pytest.raises(InputError, match="a checkpoint of other parameters or other interactions"):
         denoiser.fit(clicks, suspect=suspect, checkpoint=tmp_path / "run")
     with pytest.raises(InputError, match="trusted and suspect must be None with noise_method='plan'"):
-        ProRec(SVD(rank=5)).fit(clicks, suspect=suspect)
+        ProRec(SVD(rank=5), noise_method="plan").fit(clicks, suspect=suspect)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def hostile_denoiser() -> ProRec:
         {item: HOSTILE[index % len(HOSTILE)] for index, item in enumerate(item_ids)},
         {item: [HOSTILE[(index + 1) % len(HOSTILE)]] for index, item in enumerate(item_ids)},
     )
-    return ProRec(SVD(rank=3), flag_fraction=0.3).fit(clicks)
+    return ProRec(SVD(rank=3), flag_fraction=0.3, noise_method="plan").fit(clicks)
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +86,7 @@ def large_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     matrix.data[:] = 1
     clicks = Interactions.from_matrix(matrix)
     names = {item: f"A thing with a name of some length, number {item}" for item in clicks.items.tolist()}
-    denoiser = ProRec(SVD(rank=4), flag_fraction=0.3).fit(clicks.with_item_info(names))
+    denoiser = ProRec(SVD(rank=4), flag_fraction=0.3, noise_method="plan").fit(clicks.with_item_info(names))
     assert denoiser.flagged_.sum() > 110_000
     path = tmp_path_factory.mktemp("large") / "report.html"
     write_report(denoiser, path, held_out=False)

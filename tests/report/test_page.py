@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 
 from prorec import Interactions, MissingExtraError, ProRec
 from prorec._core.errors import InputError, NotFittedError
+from prorec.cli.demo import demo_denoiser
 from prorec.evaluation.comparison import compare_on_splits
 from prorec.models import NCE, SVD
 from prorec.noise import Issues
@@ -62,7 +63,7 @@ def test_file_sizes(cinema_page: Path, large_page: Path) -> None:
 
 
 def test_gain_equals_a_comparison_on_a_split(cinema_page: Path, cinema_denoiser: ProRec) -> None:
-    models = {"plain": NCE(rank=20), "denoised": ProRec(NCE(rank=20))}
+    models = {"plain": NCE(rank=20), "denoised": demo_denoiser()}
     compared = compare_on_splits(models, cinema_denoiser.interactions_, n_seeds=1, k=10)
     row = next(each for each in compared.comparisons if each.metric == "ndcg@10")
     page = cinema_page.read_text()
@@ -101,25 +102,25 @@ def test_hostile_names_do_not_end_the_data(hostile_page: Path) -> None:
 
 
 def fit_small() -> ProRec:
-    return ProRec(SVD(rank=1)).fit(csr_array(np.array([[1.0, 1, 0], [1, 0, 1], [1, 1, 1]])))
+    return ProRec(SVD(rank=1), noise_method="plan").fit(csr_array(np.array([[1.0, 1, 0], [1, 0, 1], [1, 1, 1]])))
 
 
 def test_smallest_log_has_no_nan(tmp_path: Path) -> None:
-    denoiser = ProRec(SVD(rank=1)).fit(csr_array(np.array([[1.0, 1.0], [1.0, 0.0]])))
+    denoiser = ProRec(SVD(rank=1), noise_method="plan").fit(csr_array(np.array([[1.0, 1.0], [1.0, 0.0]])))
     write_report(denoiser, tmp_path / "report.html")
     assert "nan" not in (tmp_path / "report.html").read_text().partition("<script")[0].lower()
 
 
 def test_no_recommendations_without_a_refit(tmp_path: Path) -> None:
     clicks = Interactions.from_matrix(csr_array(np.array([[1.0, 1, 0], [1, 0, 1], [1, 1, 1]])))
-    denoiser = ProRec(SVD(rank=1)).fit(clicks, refit=False)
+    denoiser = ProRec(SVD(rank=1), noise_method="plan").fit(clicks, refit=False)
     write_report(denoiser, tmp_path / "report.html", held_out=False)
     assert read_data(tmp_path / "report.html")["users"]["before"] is None
     assert "not measured" in (tmp_path / "report.html").read_text()
 
 
 def test_original_weights_are_shown(tmp_path: Path) -> None:
-    denoiser = ProRec(SVD(rank=1)).fit(csr_array(np.array([[0.5, 1, 0], [1, 0, 0.25], [1, 1, 1]])))
+    denoiser = ProRec(SVD(rank=1), noise_method="plan").fit(csr_array(np.array([[0.5, 1, 0], [1, 0, 0.25], [1, 1, 1]])))
     write_report(denoiser, tmp_path / "report.html", held_out=False)
     before = unpack(read_data(tmp_path / "report.html")["clicks"]["weightBefore"])
     assert np.array_equal(before, np.array([0.5, 1, 1, 0.25, 1, 1, 1], dtype=np.float32))
@@ -127,7 +128,7 @@ def test_original_weights_are_shown(tmp_path: Path) -> None:
 
 def test_name_with_half_a_surrogate_pair(tmp_path: Path) -> None:
     clicks = Interactions.from_matrix(csr_array(np.ones((3, 2)))).with_item_info({0: "\ud800", 1: "fine"})
-    write_report(ProRec(SVD(rank=1)).fit(clicks), tmp_path / "report.html", held_out=False)
+    write_report(ProRec(SVD(rank=1), noise_method="plan").fit(clicks), tmp_path / "report.html", held_out=False)
     assert "fine" in read_data(tmp_path / "report.html")["items"]["name"]
 
 
@@ -148,7 +149,7 @@ def test_bad_paths_are_refused(tmp_path: Path, path: str, message: str) -> None:
 def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     with pytest.raises(NotFittedError, match="fit"):
-        write_report(ProRec(SVD(rank=1)), path)
+        write_report(ProRec(SVD(rank=1), noise_method="plan"), path)
     with pytest.raises(InputError, match="is_noise must be 7 booleans"):
         write_report(fit_small(), path, is_noise=[True])
     with pytest.raises(InputError, match="title must be"):
@@ -186,7 +187,7 @@ def test_failed_write_keeps_the_old_report(tmp_path: Path, monkeypatch: pytest.M
 
 def test_large_integer_ids_are_texts(tmp_path: Path) -> None:
     clicks = Interactions.from_matrix(csr_array(np.ones((3, 2))), users=[2**55, 2**55 + 1, 2**55 + 2], items=["a", "b"])
-    write_report(ProRec(SVD(rank=1)).fit(clicks), tmp_path / "report.html", held_out=False)
+    write_report(ProRec(SVD(rank=1), noise_method="plan").fit(clicks), tmp_path / "report.html", held_out=False)
     assert read_data(tmp_path / "report.html")["users"]["id"] == [str(2**55 + index) for index in range(3)]
 
 
@@ -215,7 +216,7 @@ def test_counts_of_a_user_include_clicks_that_the_page_lacks(large_page: Path) -
 def test_method_names_the_settings(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     rng = np.random.default_rng(1)
     clicks = csr_array((rng.random((12, 9)) < 0.5).astype(float))
-    write_report(ProRec(SVD(rank=2), **settings).fit(clicks), tmp_path / "report.html")
+    write_report(ProRec(SVD(rank=2), **settings, noise_method="plan").fit(clicks), tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert message in page
     assert not re.search(r"\bnan\b", page.partition('<script type="application/json"')[0], re.IGNORECASE)
@@ -224,7 +225,7 @@ def test_method_names_the_settings(tmp_path: Path, settings: dict[str, Any], mes
 def test_gain_is_compared_with_the_control(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     clicks = csr_array((rng.random((60, 40)) < 0.3).astype(float))  # pure noise
-    write_report(ProRec(SVD(rank=3)).fit(clicks), tmp_path / "report.html")
+    write_report(ProRec(SVD(rank=3), noise_method="plan").fit(clicks), tmp_path / "report.html")
     assert "scaling all weights alike gains" in (tmp_path / "report.html").read_text()
 
 
@@ -241,7 +242,7 @@ def test_nothing_flagged_names_a_larger_fdr(cinema_denoiser: ProRec, tmp_path: P
 
 def test_long_names_are_truncated(tmp_path: Path) -> None:
     clicks = Interactions.from_matrix(csr_array(np.ones((3, 2)))).with_item_info({0: "x" * 10_000}, {0: ["y" * 10_000]})
-    write_report(ProRec(SVD(rank=1)).fit(clicks), tmp_path / "report.html", held_out=False)
+    write_report(ProRec(SVD(rank=1), noise_method="plan").fit(clicks), tmp_path / "report.html", held_out=False)
     assert "x" * 1000 not in (tmp_path / "report.html").read_text()
     assert "y" * 1000 not in (tmp_path / "report.html").read_text()
 
@@ -264,7 +265,7 @@ def test_hostile_names_in_the_tables_of_accounts_and_items() -> None:
         np.zeros(40, dtype=bool),
         can_tell=True,
     )
-    findings = replace(collect_findings(ProRec(SVD(rank=2)).fit(clicks)), issues=issues)
+    findings = replace(collect_findings(ProRec(SVD(rank=2), noise_method="plan").fit(clicks)), issues=issues)
     accounts, items = make_issue_tables(findings)
     assert accounts.note == "No account is suspicious."
     assert [row.score for row in items.rows] == sorted(scores, reverse=True)

@@ -49,7 +49,9 @@ def make_clicks(n_users: int = 60, n_items: int = 40) -> Interactions:
 
 @pytest.fixture(scope="module")
 def denoiser() -> ProRec:
-    return ProRec(NCE(rank=4), rounds=3, flag_fraction=0.1, tolerance=0.0).fit(make_clicks(), track_loss=True)
+    return ProRec(NCE(rank=4), rounds=3, flag_fraction=0.1, tolerance=0.0, noise_method="plan").fit(
+        make_clicks(), track_loss=True
+    )
 
 
 def test_bars_count_all_weights_and_red_ones_the_flagged(denoiser: ProRec) -> None:
@@ -158,7 +160,7 @@ def test_names_are_truncated_and_not_formulas(denoiser: ProRec) -> None:
 
 def test_items_without_names_show_their_ids() -> None:
     interactions = make_clicks()
-    unnamed = ProRec(Popularity()).fit(Interactions.from_matrix(interactions.matrix))
+    unnamed = ProRec(Popularity(), noise_method="plan").fit(Interactions.from_matrix(interactions.matrix))
     before, _ = plot_user_matrix(unnamed, 0)
     own = {str(item) for item in interactions.matrix[[0]].indices}
     assert {each.get_text() for each in before.get_xticklabels()} == own
@@ -190,7 +192,7 @@ def test_loss_of_each_step_and_weight_kept(denoiser: ProRec) -> None:
 
 
 def test_loss_without_the_last_fit_ends_with_the_relabelling() -> None:
-    denoiser = ProRec(NCE(rank=4)).fit(make_clicks(), refit=False, track_loss=True)
+    denoiser = ProRec(NCE(rank=4), noise_method="plan").fit(make_clicks(), refit=False, track_loss=True)
     axes = plot_loss(denoiser)
     first, last = denoiser.history_
     assert first.loss_refitted is not None
@@ -202,7 +204,7 @@ def test_loss_without_the_last_fit_ends_with_the_relabelling() -> None:
 
 def test_loss_must_be_tracked() -> None:
     with pytest.raises(InputError, match="track_loss=True"):
-        plot_loss(ProRec(NCE(rank=4)).fit(make_clicks()))
+        plot_loss(ProRec(NCE(rank=4), noise_method="plan").fit(make_clicks()))
 
 
 @pytest.mark.parametrize("plot", [plot_weights, plot_thresholds, plot_loss])
@@ -247,7 +249,7 @@ def test_bad_arguments_are_refused(denoiser: ProRec) -> None:
 
 
 def test_unfitted_denoiser_is_refused() -> None:
-    unfitted = ProRec(NCE())
+    unfitted = ProRec(NCE(), noise_method="plan")
     for plot in (plot_weights, plot_thresholds, plot_loss, partial(plot_user_matrix, user=1)):
         with pytest.raises(NotFittedError, match="not fitted yet"):
             plot(unfitted)

@@ -124,7 +124,9 @@ def test_every_split_is_tuned_on_its_own_validation_part_and_judged_by_its_own_t
         for metric in METRICS:
             np.testing.assert_allclose(results["NCE"].per_user[metric][seed], wanted.per_user[metric])
         chosen = results["NCE + ProRec"].parameters[seed]
-        refitted = ProRec(NCE(rank=chosen["model__rank"]), lam=chosen["lam"]).fit(parts.train_and_valid)
+        refitted = ProRec(NCE(rank=chosen["model__rank"]), lam=chosen["lam"], noise_method="plan").fit(
+            parts.train_and_valid
+        )
         wanted = prorec.evaluate(refitted, parts.test, k=5, metrics="paper")
         np.testing.assert_allclose(results["NCE + ProRec"].per_user["ndcg@5"][seed], wanted.per_user["ndcg@5"])
     page = overall_page("small", ROWS, results)
@@ -140,7 +142,7 @@ def test_a_row_made_from_another_begins_with_what_was_chosen_there(clicks: prore
     base = Row("NCE", NCE(), {"rank": (8, 4, 2)})  # one trial: the middle of the grid
     best, parameters = protocol.tune(add_denoiser(base, grid={"lam": (0.25, 0.75, 0.5)}), 0)
     assert parameters == {"model__rank": 4, "lam": 0.5}
-    assert best == ProRec(NCE(rank=4), lam=0.5)
+    assert best == ProRec(NCE(rank=4), lam=0.5, noise_method="plan")
 
 
 def test_what_was_run_is_not_run_again(clicks: prorec.Interactions, tmp_path: Path) -> None:
@@ -167,9 +169,9 @@ def test_progress_comes_to_its_end(clicks: prorec.Interactions, tmp_path: Path) 
 
 
 def test_controls_have_weights_of_the_same_size(clicks: prorec.Interactions) -> None:
-    denoiser = ProRec(NCE(rank=8))
+    denoiser = ProRec(NCE(rank=8), noise_method="plan")
     wanted = np.sort(denoiser.fit(clicks).weights_.data)
-    fitted = {name: fit(clicks) for name, fit in make_controls(ProRec(NCE(rank=8))).items()}
+    fitted = {name: fit(clicks) for name, fit in make_controls(ProRec(NCE(rank=8), noise_method="plan")).items()}
     fitted = {name: getattr(model, "model_", model) for name, model in fitted.items()}
     for name in ("weights shuffled", "weights by popularity"):
         np.testing.assert_array_equal(np.sort(fitted[name].interactions_.matrix.data), wanted)

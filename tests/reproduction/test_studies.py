@@ -59,7 +59,7 @@ def test_noise_is_put_in_found_and_taken_out(clicks: prorec.Interactions, tmp_pa
     at = results["uniform", 0.2]
     chosen = at.denoised.parameters[1]
     nce = NCE(chosen["model__rank"], chosen["model__regularization"], chosen["model__popularity_power"])
-    denoiser = ProRec(nce, lam=chosen["lam"], gamma=chosen["gamma"]).fit(noisy.interactions)
+    denoiser = ProRec(nce, lam=chosen["lam"], gamma=chosen["gamma"], noise_method="plan").fit(noisy.interactions)
     below = denoiser.matching_.margins < 0
     assert at.detection["hit_ratio"][1] == pytest.approx(below[noisy.is_noise].mean())
     assert at.detection["false_flag_rate"][1] == pytest.approx(below[~noisy.is_noise].mean())
@@ -107,7 +107,7 @@ def test_curves_go_through_the_grid(protocol: Protocol, tmp_path: Path, monkeypa
     np.testing.assert_allclose(found.gains[-1], 0, atol=1e-6)  # λ = 1 changes nothing
     assert np.abs(found.gains[:-1]).max() > 0.001
     parts = protocol.parts(1)
-    denoiser = ProRec(NCE(rank=10), lam=0.25, gamma=0.1, beta=20).fit(parts.train_and_valid)
+    denoiser = ProRec(NCE(rank=10), lam=0.25, gamma=0.1, beta=20, noise_method="plan").fit(parts.train_and_valid)
     wanted = prorec.evaluate(denoiser, parts.test, k=5, metrics="paper").mean["ndcg@5"]
     assert found.denoised[1, 1] == pytest.approx(wanted)
     ridge = run_curve(protocol, "zeta")
@@ -126,7 +126,7 @@ def test_curves_go_through_the_grid(protocol: Protocol, tmp_path: Path, monkeypa
 
 
 def test_the_case_is_found_by_its_rule(clicks: prorec.Interactions, tmp_path: Path) -> None:
-    plain, denoiser = NCE(rank=10), ProRec(NCE(rank=10))
+    plain, denoiser = NCE(rank=10), ProRec(NCE(rank=10), noise_method="plan")
     case = study_case(clicks, plain, denoiser)
     assert 8 <= clicks.activity[case.user] <= 16
     assert case.shown[0] == case.user
@@ -148,4 +148,4 @@ def test_the_case_is_found_by_its_rule(clicks: prorec.Interactions, tmp_path: Pa
 
 def test_a_case_needs_genres(clicks: prorec.Interactions) -> None:
     with pytest.raises(InputError, match="needs items with categories"):
-        study_case(replace(clicks, item_categories=None), NCE(), ProRec(NCE()))
+        study_case(replace(clicks, item_categories=None), NCE(), ProRec(NCE(), noise_method="plan"))

@@ -47,7 +47,9 @@ def test_a_sample_of_many_users_is_about_right() -> None:
 
 
 def test_a_multiple_of_it() -> None:
-    half, whole, twice = (ProRec(NCE(rank=4), gamma=gamma).fit(clicks()) for gamma in (".5 auto", "auto", "2auto"))
+    half, whole, twice = (
+        ProRec(NCE(rank=4), gamma=gamma, noise_method="plan").fit(clicks()) for gamma in (".5 auto", "auto", "2auto")
+    )
     assert [half.gamma_, twice.gamma_] == pytest.approx([0.5 * whole.gamma_, 2 * whole.gamma_])
     assert not np.array_equal(half.weights_.data, whole.weights_.data)
 
@@ -55,10 +57,10 @@ def test_a_multiple_of_it() -> None:
 @pytest.mark.parametrize("wrong", ["", "x", "-1 auto", "0 auto", "auto 2", "1e3 auto", "inf auto", "nan auto", 0, None])
 def test_bad_gamma(wrong: object) -> None:
     with pytest.raises(InputError, match="gamma must be"):
-        ProRec(NCE(), gamma=wrong).check_settings()  # type: ignore[arg-type]
+        ProRec(NCE(), gamma=wrong, noise_method="plan").check_settings()  # type: ignore[arg-type]
 
 
 def test_no_spread() -> None:
     _, observed = scores_and_clicks()
     assert estimate_gamma(lambda rows: np.full((len(rows), 30), 7.0), observed) == 1.0
-    assert np.isfinite(ProRec(Popularity()).fit(clicks()).weights_.data).all()
+    assert np.isfinite(ProRec(Popularity(), noise_method="plan").fit(clicks()).weights_.data).all()

@@ -248,9 +248,9 @@ def test_solvers_and_the_denoiser_take_a_device(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(sinkhorn[0], transport.SinkhornPlan)
     assert isinstance(sinkhorn[1], transport.SinkhornPlan)
     assert sinkhorn[0].iterations == sinkhorn[1].iterations
-    denoised = [ProRec(NCE(rank=4), gamma=0.5).fit(problem.observed).weights_.data]
+    denoised = [ProRec(NCE(rank=4), gamma=0.5, noise_method="plan").fit(problem.observed).weights_.data]
     monkeypatch.setattr(backend_module, "resolve_device", lambda *_: DEVICE)
-    denoised.append(ProRec(NCE(rank=4), gamma=0.5).fit(problem.observed).weights_.data)
+    denoised.append(ProRec(NCE(rank=4), gamma=0.5, noise_method="plan").fit(problem.observed).weights_.data)
     np.testing.assert_allclose(denoised[0], denoised[1], rtol=1e-3)
 
 
@@ -272,11 +272,11 @@ def test_bad_device_or_precision(options: dict[str, Any], message: str) -> None:
 
 def test_a_denoiser_refuses_a_device_before_it_fits() -> None:
     with pytest.raises(InputError, match="device must be"):
-        ProRec(NCE(rank=2), device="abacus").fit(make_problem(8, 9, density=1).observed)
+        ProRec(NCE(rank=2), device="abacus", noise_method="plan").fit(make_problem(8, 9, density=1).observed)
 
 
 def test_a_denoiser_saved_on_a_gpu_is_loaded_elsewhere(tmp_path: Path) -> None:
-    ProRec(NCE(rank=2)).fit(make_problem(8, 9, density=1).observed).save(tmp_path / "model")
+    ProRec(NCE(rank=2), noise_method="plan").fit(make_problem(8, 9, density=1).observed).save(tmp_path / "model")
     file = tmp_path / "model" / "model.json"
     file.write_text(file.read_text().replace('"device": "auto"', '"device": "cuda"'))
     assert file.read_text().count('"cuda"') == 2

@@ -128,7 +128,7 @@ def _next_commands(found: LogCheck, log: CheckOptions) -> list[str]:
     words = ["prorec", "denoise", log.log, "--out", _free_name(f"{Path(name).stem}.denoised", suffix)]
     if find_spec("jinja2") is not None:
         words += ["--report", _free_name(f"{Path(name).stem}.report", ".html")]
-    words += ["--noise-method", "cross-fit", *given]
+    words += given
     if not found.layout.get("header", True) and not log.no_header:
         words.append("--no-header")
     if len(found.time_positions) == 1:

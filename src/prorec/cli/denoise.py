@@ -135,11 +135,12 @@ def denoise(
         denoise_on_spark(log, output, noise | algorithm, console, model, spark.master)
         return
     refuse((name for name in spark.given if name == "master"), "without --engine spark")
-    if noise.get("noise_method") != "cross-fit":
-        refuse(marks.given, "without --noise-method cross-fit")
-    needs_times = output.report is not None or noise.get("noise_method") == "cross-fit"
+    is_cross_fitted = noise.get("noise_method") != "plan"
+    if not is_cross_fitted:
+        refuse(marks.given, "with --noise-method plan")
+    needs_times = output.report is not None or is_cross_fitted
     if not needs_times:
-        refuse(items.given, "without --report or --noise-method cross-fit")
+        refuse(items.given, "with --noise-method plan and without --report")
     elif output.report is None:
         refuse((name for name in items.given if name == "items"), "without --report")
     started = time.perf_counter()

@@ -125,7 +125,7 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
             return "Nothing is flagged: no row is more suspicious than the others."
         return (
             f"{flags}, the most suspicious ones: a list to review, whose length is --flag-fraction. The noise "
-            "probability orders rows but is not calibrated; --noise-method cross-fit calibrates it."
+            "probability of --noise-method plan orders rows but is not calibrated; that of the default is."
         )
     if not rate["is_identified"]:
         warning = (
@@ -152,13 +152,14 @@ def _check_lines(summary: Mapping[str, Any]) -> list[str]:
 
 def _suspicious_lines(summary: Mapping[str, Any]) -> list[str]:
     """Return a table of the most suspicious rows, between empty lines."""
-    rows = summary.get("most_suspicious")
-    if not rows or not summary["flagged_rows"]:
+    rows, rate = summary.get("most_suspicious"), summary["noise_rate"]
+    if not rows or not (summary["flagged_rows"] or (rate and rate["is_identified"])):
         return []
     cells = [("user", "item", "noise probability")]
     cells += [(str(row["user"]), str(row["item"]), f"{row['noise_probability']:.3f}") for row in rows]
     users, items, _ = (max(map(len, column)) for column in zip(*cells, strict=True))
-    return ["", *(f"{user:<{users}}  {item:<{items}}  {noise:>17}" for user, item, noise in cells), ""]
+    title = [] if summary["flagged_rows"] else ["", "The most suspicious rows, none of them flagged:"]
+    return [*title, "", *(f"{user:<{users}}  {item:<{items}}  {noise:>17}" for user, item, noise in cells), ""]
 
 
 def _issue_lines(summary: Mapping[str, Any]) -> list[str]:

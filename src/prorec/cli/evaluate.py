@@ -15,7 +15,7 @@ from prorec.cli.command import FieldsOf, Options, as_command
 from prorec.cli.console import make_table, print_plain
 from prorec.cli.options import ConsoleOptions, LogOptions
 from prorec.denoise import ProRec
-from prorec.denoise.controls import make_control
+from prorec.denoise.controls import WeightChange, equalize_weights, make_control, shuffle_weights
 from prorec.evaluation.comparison import TESTED_METRICS, SplitComparison, compare_on_splits
 from prorec.evaluation.metrics import Family
 from prorec.models.factory import cap_rank, make_model, parse_parameters
@@ -24,13 +24,17 @@ from prorec.models.model import Model
 EvaluateSettings = Annotated[dict[str, Any], FieldsOf(ProRec, "Algorithm", exclude=("model", "flag_fraction", "fdr"))]
 """Parameters of a denoiser that change its weights; only those that were given."""
 
+_CONTROLS: Mapping[str, WeightChange] = {"scaled": equalize_weights, "shuffled": shuffle_weights}
+"""Controls of a denoiser, by what follows the + in a name."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(Options):
     """The recommenders and the way to compare them."""
 
-    models: str = "nce,nce+prorec,nce+scaled"
-    """Names of recommenders with commas between; NAME+prorec is denoised, NAME+scaled is its control."""
+    models: str = "nce,nce+prorec,nce+scaled,nce+shuffled"
+    """Names of recommenders with commas between; NAME+prorec is denoised, NAME+scaled and NAME+shuffled are its
+    controls."""
     param: tuple[str, ...] = field(default=(), metadata={"short": "-p"})
     """Parameter of a recommender, such as -p nce.rank=50; may be repeated."""
     seeds: int = 5
@@ -104,8 +108,8 @@ def _make_models(
     used = set()
     for name in (each.strip().lower() for each in options.models.split(",")):
         base, plus, variant = name.partition("+")
-        if plus and variant not in ("prorec", "scaled"):
-            raise InputError(f"--models allows only +prorec and +scaled after a name; got {name!r}")
+        if plus and variant not in ("prorec", *_CONTROLS):
+            raise InputError(f"--models allows only +prorec, +scaled and +shuffled after a name; got {name!r}")
         if name in models:
             raise InputError(f"--models must name each model once; got {name!r} twice")
         used |= {base, name}
@@ -115,8 +119,10 @@ def _make_models(
             model = cap_rank(model, shape, own)
         denoiser = ProRec(model, **settings)
         denoiser.check_settings()
-        variants: dict[str, Model | ProRec] = {"": model, "prorec": denoiser, "scaled": make_control(denoiser)}
-        models[name] = variants[variant]
+        if variant in _CONTROLS:
+            models[name] = make_control(denoiser, _CONTROLS[variant])
+        else:
+            models[name] = denoiser if variant else model
     if unused := parameters.keys() - used:
         raise InputError(f"--param is for {', '.join(sorted(unused))}, which --models does not name")
     return models
@@ -139,7 +145,7 @@ def _show(comparison: SplitComparison, weight_column: str | None) -> None:
         console,
         f"\nMeans over {comparison.n_users:,} users and {splits}. Beside each mean: the difference from the same model "
         f"without +, or else from {rows[0]['model']}; * means p < .01 (paired t-test over users, Holm-corrected). "
-        f"+scaled is a control: all weights are equally small.{weights}",
+        f"+scaled and +shuffled are controls: all weights are equally small, or change places at random.{weights}",
     )
 
 

@@ -283,7 +283,7 @@ def load_denoiser(folder: Path) -> ProRec:
     if not isinstance(denoiser, ProRec):
         raise InputError(
             f"{folder}: a denoiser is needed, and this is {type(denoiser).__name__} without one; train it with "
-            "prorec train --denoise (and --noise-method cross-fit, for scoring)"
+            "prorec train --denoise"
         )
     return denoiser
 

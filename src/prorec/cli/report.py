@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from prorec.cli.command import FieldsOf, as_command, refuse
+from prorec.cli.command import as_command, refuse
 from prorec.cli.denoise_summary import describe_flags
 from prorec.cli.options import (
     AlgorithmSettings,
@@ -16,19 +16,13 @@ from prorec.cli.options import (
     ItemOptions,
     LogOptions,
     ModelOptions,
+    NoiseSettings,
     load_denoiser,
 )
 from prorec.cli.output_files import check_distinct, check_rejected, check_report, write_rejected
 from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
 from prorec.report.page import write_report
-
-_DEFAULTS: dict[str, Any] = {"noise_method": "cross-fit"}
-
-ReportSettings = Annotated[
-    dict[str, Any], FieldsOf(ProRec, include=("noise_method", "flag_fraction", "fdr"), defaults=_DEFAULTS)
-]
-"""Parameters that say how noise is found and flagged: by cross-fitting, unless told otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +44,7 @@ class ReportOutput(ForceOptions):
 @as_command
 def report(
     output: ReportOutput,
-    noise: ReportSettings,
+    noise: NoiseSettings,
     items: ItemOptions,
     console: ConsoleOptions,
     model: ModelOptions,
@@ -94,7 +88,7 @@ def report(
                 denoiser.interactions_ = add_item_info(denoiser.interactions_, items.items)
             write_report(denoiser, output.out, progress=progress)
         else:
-            denoiser = ProRec(model.make(), **_DEFAULTS | noise, **algorithm)
+            denoiser = ProRec(model.make(), **noise, **algorithm)
             denoiser.check_settings()
             log = source.read(progress, items)
             clicks = items.describe(source, log)

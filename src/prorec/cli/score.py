@@ -25,7 +25,7 @@ class SavedDenoiser(SavedModel):
     """A denoiser on disk, with its noise finder."""
 
     model: Path = field(metadata={"positional": True})
-    """Folder that prorec train --denoise --noise-method cross-fit wrote."""
+    """Folder that prorec train --denoise wrote."""
 
 
 @as_command

@@ -19,7 +19,7 @@ from prorec._core.progress import Progress
 from prorec.denoise.checkpoint import DAMAGED, Checkpoint, State, run_identity
 from prorec.denoise.history import Round, read_history
 from prorec.denoise.loss import Loss, ModelLoss
-from prorec.denoise.weighting import update_weights, with_weights
+from prorec.denoise.weighting import make_neutral, with_weights
 from prorec.interactions import Interactions
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
@@ -28,6 +28,7 @@ from prorec.noise.marks import Marks
 from prorec.transport.backend import Precision
 from prorec.transport.gamma import estimate_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
+from prorec.transport.relabeling import relabel
 from prorec.transport.thresholds import Matching, digest_pairs
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ class DenoisingRun:
         """Model of the latest fit."""
         self.weights: NDArray[np.float32] = interactions.matrix.data
         """Current weight of each interaction."""
-        self.clean_probability: NDArray[np.float32] | None = None
-        """1 − noise probability of each interaction, if the weights depend on it."""
+        self.cross_fitted_weights: NDArray[np.float32] | None = None
+        """Final weights, if they are cross-fitted; then there is one round, and its plan is for information."""
         self.history: list[Round] = []
         """Finished rounds."""
         self.round: Round
@@ -104,8 +105,8 @@ class DenoisingRun:
 
     @property
     def converged(self) -> bool:
-        """Whether the last relabelling changed the weights by at most the tolerance."""
-        return self.round.change <= self.settings.tolerance
+        """Whether another round would change the weights by no more than the tolerance."""
+        return self.cross_fitted_weights is not None or self.round.change <= self.settings.tolerance
 
     def run(self, *, refit: bool) -> None:
         """Run all rounds, or those that the checkpoint lacks.
@@ -147,15 +148,12 @@ class DenoisingRun:
             factor = parse_gamma(settings.gamma) or 0.0
             self.gamma = 0.0 if settings.transport == "emd" else factor * estimate_gamma(scores, matrix)
         self.matching = self._solve(scores, self.gamma).match(matrix, settings.threshold, self.progress)
-        self.weights = update_weights(
-            with_weights(matrix, before),
-            self.matching,
-            settings.beta,
-            settings.lam,
-            original=matrix if settings.relabel_from == "original" else None,
-            clean_probability=self.clean_probability,
-            weighting=settings.weighting,
-        )
+        if self.cross_fitted_weights is None:
+            original = matrix if settings.relabel_from == "original" else None
+            current = with_weights(matrix, before)
+            self.weights = relabel(current, self.matching, settings.beta, settings.lam, original).data
+        else:
+            self.weights = self.cross_fitted_weights
         seconds = time.perf_counter() - start
         is_active = self.interactions.activity > 0
         self.round = Round(
@@ -199,6 +197,8 @@ class DenoisingRun:
         task = f"Fitting {type(self.unfitted).__name__.lstrip('_')}, round {number}"
         self.progress(task, 0, 1)
         model: Any = replace(self.unfitted)  # type: ignore[type-var]
+        if self.cross_fitted_weights is not None:
+            model = make_neutral(model, self.weights, self.interactions.matrix.data)
         options: dict[str, Any] = {} if init_from is None else {"init_from": init_from}
         if self.unfitted.supports_checkpoint and self._checkpoint.folder is not None:
             options["checkpoint"] = self._checkpoint.folder / f"fit-{number}"

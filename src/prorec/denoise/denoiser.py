@@ -13,11 +13,14 @@ from scipy.sparse import csr_array
 
 from prorec._core.checks import check_int, safe_repr
 from prorec._core.device import resolve_device
+from prorec._core.digest import digest
 from prorec._core.errors import DamagedFileError, InputError
 from prorec._core.estimator import Estimator
 from prorec._core.files import as_path
 from prorec._core.progress import Progress, check_progress
+from prorec._core.sharing import share
 from prorec.denoise.algorithm import DenoisingRun, pack_state, restore_state, select_arrays
+from prorec.denoise.cross_fitted_labels import cross_fit_labels
 from prorec.denoise.history import Round, read_history
 from prorec.denoise.noise_table import annotate_table, explain_user, make_noise_table
 from prorec.denoise.settings import DenoiserSettings
@@ -32,7 +35,7 @@ from prorec.models.wrap import wrap
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.finder_state import finder_state, restore_finder
 from prorec.noise.flagging import flag_interactions
-from prorec.noise.marks import read_marks
+from prorec.noise.marks import Marks, read_marks
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 from prorec.transport.emd import check_emd_size
 from prorec.transport.factors import Factors
@@ -51,11 +54,16 @@ class Thresholds(NamedTuple):
 @register_saved_class
 @dataclass
 class ProRec(DenoiserSettings, Estimator):
-    """A denoiser: it weights each interaction by a transport plan between all users and all items, and fits a model.
+    """A denoiser: it weights each interaction by the probability that it is genuine, and fits a model to the weights.
 
-    In each round of Algorithm 1 the model's scores S become a plan π between users and items. Each user gets a
-    threshold ρ_κ on the row shares ρ of the plan (Eq. 20). Each interaction is relabelled,
-    r = 1/(1 + e^(−β(ρ − ρ_κ))) (Eq. 22), its weight becomes λX + (1 − λ)·r∘X (Eq. 23), and the model is fitted again.
+    By default the probability is 1 − p, with the noise probability p of a `NoiseFinder`, whose models have not seen the
+    click. Weights are 1 where the log cannot tell its noise. The model's penalty is adapted to the size of the weights,
+    so that a model that was tuned without them stays tuned.
+
+    With `noise_method="plan"` this is Algorithm 1 of the paper. In each round the model's scores S become a plan π
+    between users and items. Each user gets a threshold ρ_κ on the row shares ρ of the plan (Eq. 20). Each interaction
+    is relabelled, r = 1/(1 + e^(−β(ρ − ρ_κ))) (Eq. 22), its weight becomes λX + (1 − λ)·r∘X (Eq. 23), and the model is
+    fitted again. By default there is a plan too, of the model without weights, which only describes the interactions.
 
     Attributes
     ----------
@@ -82,8 +90,11 @@ class ProRec(DenoiserSettings, Estimator):
     --------
     >>> import prorec
     >>> clicks = prorec.load_dataset("cinema")
-    >>> denoiser = ProRec(prorec.models.NCE(rank=20), gamma=0.1).fit(clicks)
+    >>> denoiser = ProRec(prorec.models.NCE(rank=20)).fit(clicks)
     >>> print(f"{denoiser.history_[-1].mass_kept:.2f}")
+    0.94
+    >>> paper = ProRec(prorec.models.NCE(rank=20), noise_method="plan", gamma=0.1).fit(clicks)
+    >>> print(f"{paper.history_[-1].mass_kept:.2f}")
     0.62
     """
 
@@ -92,9 +103,9 @@ class ProRec(DenoiserSettings, Estimator):
     """Transport solver that matches users and items (Eq. 7, 4 and 1)."""
     warm_start: bool = False
     """Start each fit from the last one, for models that support it (WRMF, CDAE, VAE)."""
-    noise_method: Literal["plan", "cross-fit"] | NoiseFinder = "plan"
-    """Source of the noise probabilities: `plan`, which orders interactions and costs nothing, or `cross-fit`, which is
-    calibrated and fits several models per fold. In Python, also a `prorec.NoiseFinder`."""
+    noise_method: Literal["cross-fit", "plan"] | NoiseFinder = "cross-fit"
+    """How noise is found: `cross-fit`, by models that have not seen the click, which gives calibrated probabilities; or
+    `plan`, by Algorithm 1 of the paper, which orders interactions. In Python, also a `prorec.NoiseFinder`."""
     memory: float = DEFAULT_MEMORY
     """Bytes of blocks of users × items that may be in memory at once, on the CPU."""
     device: str = field(default="auto", compare=False, repr=False)
@@ -113,7 +124,7 @@ class ProRec(DenoiserSettings, Estimator):
         trusted: Any = None,
         suspect: Any = None,
     ) -> Self:
-        """Run Algorithm 1.
+        """Find the weights, and fit the model to them.
 
         Parameters
         ----------
@@ -149,26 +160,46 @@ class ProRec(DenoiserSettings, Estimator):
         if self.noise_method == "plan" and not (trusted is None and suspect is None):
             raise InputError(
                 "trusted and suspect must be None with noise_method='plan', which has no use for them; "
-                "pass noise_method='cross-fit'"
+                "leave out noise_method"
             )
         marks = read_marks(interactions, trusted, suspect)
         run = DenoisingRun(self, interactions, checkpoint, progress or (lambda *_: None), track_loss, marks)
-        finder = self._make_finder(len(interactions))
+        finder = self._fit_finder(interactions, marks, progress)
         if finder is not None:
-            finder.fit(interactions, trusted=marks.trusted, suspect=marks.suspect, progress=progress)
-            if self.weighting != "plan":
-                run.clean_probability = 1 - finder.noise_probability_
+            run.cross_fitted_weights = self._cross_fit_weights(finder, interactions, progress)
         run.run(refit=refit)
         self._set_results(interactions, run.model, run.weights, run.matching, run.history, run.converged, finder)
         return self
 
-    def _make_finder(self, n_interactions: int) -> NoiseFinder | None:
-        """Return the unfitted noise finder, with as many folds as there are interactions at most."""
+    def _cross_fit_weights(
+        self, finder: NoiseFinder, interactions: Interactions, progress: Progress | None
+    ) -> NDArray[np.float32]:
+        """Return the weights of models that have not seen the clicks: X₀·(1 − p), X₀·(λ + (1 − λ)·r), or both factors.
+
+        A log that cannot tell its noise has weights of 1 − p only where the finder knows better, and no labels.
+        """
+        weights = interactions.matrix.data.astype(np.float64)
+        if self.weighting != "plan":
+            weights *= finder.weights_
+        if self.weighting in ("plan", "both") and finder.noise_rate_.is_identified:
+            labels = cross_fit_labels(self, interactions, finder.folds, finder.seed, progress)
+            weights *= self.lam + (1 - self.lam) * labels
+        rounded: NDArray[np.float32] = weights.astype(np.float32)
+        return rounded
+
+    def _fit_finder(self, interactions: Interactions, marks: Marks, progress: Progress | None) -> NoiseFinder | None:
+        """Return the fitted noise finder, with as many folds as there are interactions at most; None for the plan."""
+        if self.noise_method == "plan":
+            return None
         if isinstance(self.noise_method, NoiseFinder):
-            return replace(self.noise_method)
-        finder = NoiseFinder(memory=self.memory)
-        folds = max(2, min(finder.folds, n_interactions))
-        return replace(finder, folds=folds) if self.noise_method == "cross-fit" else None
+            finder = replace(self.noise_method)
+        else:
+            finder = NoiseFinder(memory=self.memory)
+            finder.folds = max(2, min(finder.folds, len(interactions)))
+        key = "NoiseFinder", repr(finder), id(interactions), digest(*marks)
+        return share(
+            key, lambda: finder.fit(interactions, trusted=marks.trusted, suspect=marks.suspect, progress=progress)
+        )
 
     def _set_results(
         self,
@@ -204,7 +235,7 @@ class ProRec(DenoiserSettings, Estimator):
             self.noise_method.check_settings()
         elif not isinstance(self.noise_method, str) or self.noise_method not in ("plan", "cross-fit"):
             got = safe_repr(self.noise_method)
-            raise InputError(f"noise_method must be 'plan', 'cross-fit' or a NoiseFinder; got {got}")
+            raise InputError(f"noise_method must be 'cross-fit', 'plan' or a NoiseFinder; got {got}")
         self.check_shared_settings(is_cross_fitted=self.noise_method != "plan")
 
     def check_parameters(self, shape: tuple[int, int]) -> None:
@@ -266,7 +297,7 @@ class ProRec(DenoiserSettings, Estimator):
         """The fitted noise finder, if the noise probabilities are cross-fitted."""
         self._check_fitted()
         if self._finder is None:
-            raise InputError("there is no noise finder: this denoiser needs noise_method='cross-fit'")
+            raise InputError("there is no noise finder; use a denoiser with noise_method='cross-fit', the default")
         return self._finder
 
     @property

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
-from prorec._core.checks import check_choice, check_float, check_int
+from prorec._core.checks import check_choice, check_float, check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec._core.parameters import parameters_of
 from prorec.denoise.weighting import Weighting
 from prorec.noise.flagging import check_fdr
 from prorec.transport.gamma import parse_gamma
 from prorec.transport.thresholds import Threshold, check_threshold
+
+_OF_ROUNDS = ("rounds", "relabel_from", "tolerance", "transport", "flag_fraction")
+_UNUSED = {"labels": _OF_ROUNDS, "probability": (*_OF_ROUNDS, "threshold", "gamma", "marginals", "beta", "lam")}
+"""Parameters that weights and flags do not depend on with cross-fitting, by the source of the weights."""
 
 
 @dataclass
@@ -39,8 +43,10 @@ class DenoiserSettings:
     """Change of the weights, as a share of their sum, at which the rounds end."""
     marginals: Literal["popularity", "uniform"] = "popularity"
     """Mass of each user and each item: by activity and popularity, or equal."""
-    weighting: Weighting = "plan"
-    """Labels that the weights are multiplied by: r of the plan, 1 − the cross-fitted noise probability, or both."""
+    weighting: Weighting = "auto"
+    """Source of the weights: `probability`, 1 − the cross-fitted noise probability; `plan`, the labels r (Eq. 22), of
+    models that have not seen the click if noise is found by cross-fitting; or `both`, their product. `auto` is
+    `probability` with cross-fitting, and `plan` without."""
     flag_fraction: float = 0.05
     """Share of the interactions to flag, with the noise method `plan`."""
     fdr: float = 0.1
@@ -71,7 +77,18 @@ class DenoiserSettings:
         check_float("tolerance", self.tolerance, 0)
         check_float("flag_fraction", self.flag_fraction, 0, 1)
         check_fdr(self.fdr)
-        if self.weighting != "plan" and not is_cross_fitted:
-            raise InputError(
-                f"weighting={self.weighting!r} requires calibrated noise probabilities; pass noise_method='cross-fit'"
-            )
+        if not is_cross_fitted:
+            if self.weighting in ("probability", "both"):
+                raise InputError(
+                    f"weighting={self.weighting!r} requires calibrated noise probabilities, which "
+                    "noise_method='plan' does not have; leave out noise_method"
+                )
+            return
+        defaults = {each.name: each.default for each in parameters_of(own_class)}
+        for name in _UNUSED["labels" if self.weighting in ("plan", "both") else "probability"]:
+            if name in defaults and getattr(self, name) != defaults[name]:
+                raise InputError(
+                    f"{name} must be {defaults[name]!r}, because the weights and flags of cross-fitting do not depend "
+                    f"on it; got {safe_repr(getattr(self, name))}. Pass noise_method='plan' for the paper's "
+                    "Algorithm 1."
+                )

@@ -1,4 +1,4 @@
-"""Weights and noise probabilities of interactions: the formulas that turn one round's matching into numbers."""
+"""Weights and noise probabilities of interactions: the formulas beside those of `prorec.transport.relabeling`."""
 
 from __future__ import annotations
 
@@ -8,58 +8,56 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.transport.relabeling import compute_label_probabilities, relabel
-from prorec.transport.thresholds import Matching
+from prorec.models.model import Model
 
-Weighting = Literal["plan", "probability", "both"]
-"""Source of the labels R in `update_weights`: the plan, the noise probability, or the product of both."""
+Weighting = Literal["auto", "probability", "plan", "both"]
+"""Source of the weights: the noise probability, the labels of the plan, or both."""
+_MIN_TYPICAL_WEIGHT = 1e-3
+"""Smallest weight to which penalties are adapted; smaller ones leave nothing to learn from."""
 RANDOM_RATE = 0.1
 """ε: the assumed share of interactions that are random, in `plan_noise_probability`."""
 
 
-def update_weights(
-    weights: csr_array,
-    matching: Matching,
-    beta: float,
-    lam: float,
-    *,
-    original: csr_array | None = None,
-    clean_probability: NDArray[np.float32] | None = None,
-    weighting: Weighting = "plan",
-) -> NDArray[np.float32]:
-    """Return the relabelled weights λX + (1 − λ)·R∘X (Eq. 23), or λX + (1 − λ)·R∘X₀.
+def typical_weight(weights: NDArray[np.float32], original: NDArray[np.float32]) -> float:
+    """Return the weight of a typical interaction that is learned from, Σw²/Σw, relative to the original weights.
+
+    It is c if all weights are c times the original ones, and 1 if some are 0 and the others are as they were.
 
     Parameters
     ----------
-    weights : csr_array
-        X: the current weights, users × items.
-    matching : Matching
-        Row shares and thresholds of the same interactions.
-    beta : float
-        β: steepness of r = 1/(1 + e^(−β(ρ − ρ_κ))) (Eq. 22).
-    lam : float
-        λ: share of the current weight that is kept.
-    original : csr_array, optional
-        X₀: weights that R multiplies, instead of X.
-    clean_probability : NDArray, optional
-        1 − noise probability of each interaction. Without it, R is r.
-    weighting : {"plan", "probability", "both"}, default "plan"
-        With `clean_probability`: "both" makes R the product of r and `clean_probability`; otherwise R is
-        `clean_probability`.
+    weights, original : NDArray of float32
+        New and original weight of each interaction.
 
     Returns
     -------
-    NDArray of float32
-        One weight per interaction, in the order of `weights.data`.
+    float
+        1 if all weights are 0.
+
+    Examples
+    --------
+    >>> typical_weight(np.array([0.5, 0.5]), np.ones(2)), typical_weight(np.array([0.0, 1.0]), np.ones(2))
+    (0.5, 1.0)
     """
-    if clean_probability is None:
-        data: NDArray[np.float32] = relabel(weights, matching, beta, lam, original).data
-        return data
-    label = clean_probability
-    if weighting == "both":
-        label = clean_probability * compute_label_probabilities(matching, beta)
-    multiplied = weights if original is None else original
-    return np.asarray(lam * weights.data + (1 - lam) * label * multiplied.data, dtype=np.float32)
+    ratio = np.divide(weights, original, out=np.zeros(len(weights)), where=original > 0)
+    total = float(weights.sum(dtype=np.float64))
+    return float(weights @ ratio) / total if total > 0 else 1.0
+
+
+def make_neutral(model: Model, weights: NDArray[np.float32], original: NDArray[np.float32]) -> Model:
+    """Return an unfitted copy of a model with a penalty that suits new weights as its own one suits the original ones.
+
+    Parameters
+    ----------
+    model : Model
+        The model with the parameters of the user.
+    weights, original : NDArray of float32
+        New and original weight of each interaction.
+
+    Returns
+    -------
+    Model
+    """
+    return model.with_neutral_penalty(min(max(typical_weight(weights, original), _MIN_TYPICAL_WEIGHT), 1.0))
 
 
 def plan_noise_probability(row_shares: NDArray[np.float32], n_items: int) -> NDArray[np.float32]:

@@ -12,6 +12,7 @@ from prorec._core.checks import check_int
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
 from prorec._core.progress import Progress, check_progress
+from prorec._core.sharing import share_results
 from prorec.data.splits import split_by_user
 from prorec.evaluation import Evaluation, evaluate
 from prorec.evaluation.metrics import Family
@@ -122,11 +123,13 @@ def compare_on_splits(
     evaluations: dict[str, list[Evaluation]] = {name: [] for name in models}
     for seed in range(n_seeds):
         parts = split_by_user(interactions, (0.7, 0.3), seed=seed)
-        for name, model in models.items():
-            task = f"{name}, split {seed + 1} of {n_seeds}"
-            report(task, 0, 1)
-            evaluations[name].append(evaluate(model.fit(parts.train), parts.test, k=k, metrics=metrics))
-            report(task, 1, 1)
+        train, test = parts.train, parts.test
+        with share_results():  # a denoiser and its controls find noise once
+            for name, model in models.items():
+                task = f"{name}, split {seed + 1} of {n_seeds}"
+                report(task, 0, 1)
+                evaluations[name].append(evaluate(model.fit(train), test, k=k, metrics=metrics))
+                report(task, 1, 1)
     results = {name: _average(each) for name, each in evaluations.items()}
     tested = [f"{name}@{k}" for name in TESTED_METRICS]
     return SplitComparison(results, _compare_with_baselines(results, baselines or {}, tested), n_seeds)

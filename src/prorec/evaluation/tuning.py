@@ -21,13 +21,13 @@ from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
 from prorec._core.files import atomic_write, prefix_errors, read_small_text
 from prorec._core.progress import Progress, check_progress
+from prorec._core.sharing import share_results
 from prorec.evaluation.metrics import FAMILIES, Family
 from prorec.evaluation.parameter_search import Grid, SearchMethod, make_search
 from prorec.evaluation.ranking_evaluation import evaluate
 from prorec.interactions import Interactions
 from prorec.interactions.tables import FrameType, to_frame
 from prorec.models.storage import json_default
-from prorec.models.svd import share_decompositions
 
 _MAX_TRIALS_BYTES = 1 << 28
 """Largest size of a file of trials."""
@@ -207,7 +207,7 @@ def tune(
     done: list[Trial] = []
     candidates = make_search(search, grid, model.get_params(), seed)
     value: Any = None  # of the last trial; a generator is started with None
-    with share_decompositions():
+    with share_results():
         while len(done) < n_trials:
             try:
                 parameters = candidates.send(value)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,10 @@ class EASE(Model):
                 f"EASE needs {needed / 1e9:,.0f} GB for the weights between {shape[1]:,} items; {limit_text}. "
                 "Remove rare items, or use a model with factors."
             )
+
+    def with_neutral_penalty(self, typical_weight: float) -> Self:
+        """Return a copy with the penalty λ·c² for weights of c; that by popularity, which is added, stays."""
+        return replace(self, regularization=self.regularization * typical_weight**2)
 
     def array_rules(self, shape: tuple[int, int]) -> dict[str, ArrayRule]:
         """Return the rules for the arrays of the fitted model."""

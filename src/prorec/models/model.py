@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -112,6 +113,24 @@ class Model(Estimator):
             If a parameter is invalid.
         """
         return
+
+    def with_neutral_penalty(self, typical_weight: float) -> Self:
+        """Return an unfitted copy whose penalty suits weights of this size as the own one suits weights of 1.
+
+        Smaller weights act as a larger penalty. A copy with the penalty that this size asks for makes a model that was
+        tuned without weights stay tuned. Models without such a penalty have nothing to adapt.
+
+        Parameters
+        ----------
+        typical_weight : float
+            Weight of a typical interaction that is learned from, above 0 and at most 1.
+
+        Returns
+        -------
+        Self
+        """
+        copied: Self = replace(self)  # type: ignore[type-var]
+        return copied
 
     def array_rules(self, shape: tuple[int, int]) -> dict[str, ArrayRule]:
         """Return the rules for the arrays of the fitted model: those that are saved, and no others.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,10 @@ class NCE(Model):
         check_choice("weight_meaning", self.weight_meaning, ("probability", "value"))
         check_int("seed", self.seed, 0)
         self._device(shape)
+
+    def with_neutral_penalty(self, typical_weight: float) -> Self:
+        """Return a copy with the penalty ζ·c³ for weights of c."""
+        return replace(self, regularization=self.regularization * typical_weight**3)
 
     def array_rules(self, shape: tuple[int, int]) -> dict[str, ArrayRule]:
         """Return the rules for the arrays of the fitted model."""

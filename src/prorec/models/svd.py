@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +14,7 @@ from scipy.sparse import csr_array
 from prorec._core.checks import check_float, check_int
 from prorec._core.parallel import single_blas_thread
 from prorec._core.random import make_generator
+from prorec._core.sharing import is_sharing, share
 from prorec.models._cpu_matrix import CpuMatrix, Dense, multiply, to_device_matrix
 from prorec.models._user_counts import count_users
 from prorec.models.model import Model
@@ -30,12 +29,9 @@ _OVERSAMPLING = 8
 """Vectors of a block beyond the rank."""
 _MAX_EXACT_ROWS = 6000
 """Rows whose Gram matrix, of 288 MB, may be decomposed exactly."""
-_MAX_SHARED = 8
-"""Decompositions that `share_decompositions` keeps."""
 
 Decomposition = tuple[NDArray[np.float64], NDArray[np.float32]]
 """Singular values, descending, and right singular vectors as columns."""
-_shared: ContextVar[dict[tuple[str, int, int], Decomposition] | None] = ContextVar("decompositions", default=None)
 
 
 @dataclass
@@ -83,20 +79,6 @@ class SVD(Model):
         return multiply(matrix, self._fitted()["items"])
 
 
-@contextmanager
-def share_decompositions() -> Iterator[None]:
-    """Reuse decompositions of the same matrix within this context.
-
-    Trials of tuning often differ only after the decomposition, which takes most of the time. The last eight
-    decompositions are kept.
-    """
-    token = _shared.set({})
-    try:
-        yield
-    finally:
-        _shared.reset(token)
-
-
 def leading_right_vectors(matrix: csr_array | CpuMatrix | GpuMatrix, rank: int, seed: int) -> Decomposition:
     """Return the largest singular values of a sparse matrix and their right singular vectors.
 
@@ -126,15 +108,10 @@ def leading_right_vectors(matrix: csr_array | CpuMatrix | GpuMatrix, rank: int, 
     decomposition", NeurIPS 2015.
     """
     matrix = CpuMatrix(matrix) if isinstance(matrix, csr_array) else matrix
-    shared = _shared.get()
-    if shared is None:
+    if not is_sharing():
         return _decompose(matrix, rank, seed)
-    key = matrix.digest(), rank, seed
-    result = shared.pop(key, None) or _decompose(matrix, rank, seed)
-    shared[key] = result  # at the end, as the one used last
-    if len(shared) > _MAX_SHARED:
-        del shared[next(iter(shared))]
-    return result[0].copy(), result[1].copy()
+    values, vectors = share(("SVD", matrix.digest(), rank, seed), lambda: _decompose(matrix, rank, seed))
+    return values.copy(), vectors.copy()
 
 
 def _decompose(matrix: CpuMatrix | GpuMatrix, rank: int, seed: int) -> Decomposition:

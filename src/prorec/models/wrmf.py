@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numba import njit
@@ -83,6 +83,11 @@ class WRMF(Model):
         check_choice("weight_meaning", self.weight_meaning, ("probability", "value"))
         check_int("seed", self.seed, 0)
         self._device(shape)
+
+    def with_neutral_penalty(self, typical_weight: float) -> Self:
+        """Return a copy with α/c and λ·(c + α)/(1 + α) for weights of c."""
+        ratio = (typical_weight + self.alpha) / (1 + self.alpha)
+        return replace(self, alpha=self.alpha / typical_weight, regularization=self.regularization * ratio)
 
     def _learn(self, matrix: csr_array) -> Arrays:
         rng = make_generator(self.seed)

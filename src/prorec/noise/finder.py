@@ -220,6 +220,17 @@ class NoiseFinder(Estimator):
         p_values = conformal_p_values(likeness[:n_clicks], likeness[negatives], features.popularity[negatives])
         return np.where(features.is_cold[:n_clicks], np.float32(1), p_values)
 
+    @property
+    def weights_(self) -> NDArray[np.float32]:
+        """Weight of each interaction to train with: the probability that it is genuine, 1 − the noise probability.
+
+        Where the log cannot tell its noise, only interactions that are marked as suspect and those of extreme accounts
+        have weights below 1.
+        """
+        self._check_fitted()
+        is_known = self.noise_rate_.is_identified | np.isin(self.basis_, (ACCOUNT, MARKED))
+        return np.where(is_known, 1 - self.noise_probability_, np.float32(1))
+
     def flag(
         self,
         *,

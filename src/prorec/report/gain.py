@@ -52,8 +52,7 @@ def measure_gain(denoiser: ProRec, progress: Progress | None = None) -> Gain | s
         The reason, as a text, if these interactions cannot be split.
     """
     k = min(_K, denoiser.interactions_.n_items)
-    # Cross-fitting is repeated on the split only if the weights depend on it.
-    unfitted = replace(denoiser, noise_method="plan") if denoiser.weighting == "plan" else replace(denoiser)
+    unfitted = replace(denoiser)
     models: dict[str, Any] = {"plain": wrap(denoiser.model), "denoised": unfitted, "control": make_control(unfitted)}
     try:
         result = compare_on_splits(models, denoiser.interactions_, n_seeds=1, k=k, progress=progress)

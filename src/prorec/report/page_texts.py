@@ -66,7 +66,7 @@ def make_cards(findings: Findings, gain: Gain | str, seconds: float | None) -> l
 def _make_noise_card(findings: Findings) -> Card:
     rate = findings.noise_rate
     if rate is None:
-        return Card("Noise rate", "not estimated", "the estimate needs cross-fitting (--noise-method cross-fit)")
+        return Card("Noise rate", "not estimated", "this report is of --noise-method plan; the default estimates it")
     if not rate.is_identified:
         note = (
             "apart from popularity the clicks of this log hardly differ from random ones: popularity explains most of "

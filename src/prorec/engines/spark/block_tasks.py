@@ -13,11 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec.denoise.weighting import plan_noise_probability, update_weights
+from prorec.denoise.weighting import plan_noise_probability
 from prorec.engines.spark import task_arrays as arrays
 from prorec.engines.spark.task_arrays import Batches, ItemFactors
 from prorec.transport.backend import CpuBackend
 from prorec.transport.gamma import sum_squared_spread
+from prorec.transport.relabeling import relabel
 from prorec.transport.thresholds import Matching, check_threshold
 
 if TYPE_CHECKING:
@@ -122,8 +123,8 @@ def match_and_relabel(
     Parameters
     ----------
     batches : iterable of RecordBatch
-        Columns `user`, `features`, `row_sum`, and lists `items`, `weights` and `original_weights`; also a list
-        `clean_probability` (1 − the noise probability) unless `weighting` is `plan`.
+        Columns `user`, `features`, `row_sum`, and lists `items`, `weights` and `original_weights`; if noise is found by
+        cross-fitting, also a list `clean_probability`, which the original weights are multiplied by.
     items : ItemFactors
         Factors of all items.
     gamma : float
@@ -157,15 +158,11 @@ def match_and_relabel(
         matching = Matching.from_arrays(observed, *matched)
         if settings.threshold == "none":
             matching = matching.without_threshold(len(potential))
-        weights = update_weights(
-            observed,
-            matching,
-            settings.beta,
-            settings.lam,
-            original=original if settings.relabel_from == "original" else None,
-            clean_probability=None if settings.weighting == "plan" else arrays.list_values(batch, "clean_probability"),
-            weighting=settings.weighting,
-        )
+        if settings.cross_fit is None:
+            multiplied = original if settings.relabel_from == "original" else None
+            weights = relabel(observed, matching, settings.beta, settings.lam, multiplied).data
+        else:
+            weights = original.data * arrays.list_values(batch, "clean_probability").astype(np.float32)
         shares = matching.row_shares
         lists = (weights, original.data, shares, plan_noise_probability(shares, len(potential)))
         sums = (weights, observed.data, original.data, np.abs(weights - observed.data), matching.margins < 0)

@@ -36,9 +36,9 @@ class SparkProRec(DenoiserSettings):
     model: ALS = field(default_factory=ALS)
     """Recommender that learns the factors, unless `fit` is given some."""
     _: KW_ONLY
-    noise_method: Literal["plan", "cross-fit"] | CrossFit = "plan"
-    """Source of the noise probabilities: `plan`, which orders interactions and costs nothing, or `cross-fit`, which is
-    calibrated and fits several models per fold; also a `CrossFit`."""
+    noise_method: Literal["cross-fit", "plan"] | CrossFit = "cross-fit"
+    """How noise is found: `cross-fit`, by models that have not seen the click, which gives calibrated probabilities; or
+    `plan`, by Algorithm 1 of the paper, which orders interactions. Also a `CrossFit`."""
     memory: float = 128e6
     """Bytes of a block of users × items that one task may hold."""
     partitions: int | None = None
@@ -57,7 +57,7 @@ class SparkProRec(DenoiserSettings):
         progress: Progress | None = None,
         show_estimate: Callable[[str], object] | None = None,
     ) -> SparkResult:
-        """Run Algorithm 1 on a table of interactions.
+        """Weight the interactions of a table by the probability that they are genuine, or by Algorithm 1.
 
         Parameters
         ----------
@@ -114,11 +114,16 @@ class SparkProRec(DenoiserSettings):
         self.model.check_settings()
         if isinstance(self.noise_method, CrossFit):
             self.noise_method.check_settings()
-        elif self.noise_method not in ("plan", "cross-fit"):
+        elif self.noise_method not in ("cross-fit", "plan"):
             raise InputError(
-                f"noise_method must be 'plan', 'cross-fit' or a CrossFit; got {safe_repr(self.noise_method)}"
+                f"noise_method must be 'cross-fit', 'plan' or a CrossFit; got {safe_repr(self.noise_method)}"
             )
         self.check_shared_settings(is_cross_fitted=self.noise_method != "plan")
+        if self.noise_method != "plan" and self.weighting in ("plan", "both"):
+            raise InputError(
+                f"weighting must be 'auto' or 'probability' with cross-fitting on Spark; got {self.weighting!r}. Pass "
+                "noise_method='plan' for the labels of the paper's Algorithm 1."
+            )
         check_memory(self.memory, 1)
         if self.partitions is not None:
             check_int("partitions", self.partitions, 1)

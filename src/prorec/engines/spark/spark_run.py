@@ -209,9 +209,10 @@ class SparkRun:
         directory.start_step(f"{step}: sums by item")
         potential = self.broadcast.send(f"potential-{number}", self._compute_item_potential(sums))
         lists = self._collect_lists(number)
-        if settings.weighting != "plan":
-            assert self.cross_fit_result is not None, "the settings were checked"
-            pairs = self.cross_fit_result.pairs.withColumn("clean_probability", 1 - F.col("noise_probability"))
+        if self.cross_fit_result is not None:
+            is_identified = self.cross_fit_result.noise_rate.is_identified
+            clean_probability = 1 - F.col("noise_probability") if is_identified else F.lit(1.0)
+            pairs = self.cross_fit_result.pairs.withColumn("clean_probability", clean_probability)
             clean = self.lists.collect(pairs, "clean_probability", "clean_probability").drop("items")
             lists = lists.join(clean, "user")
         # A merge join keeps all partitions. Other joins of a small table leave few, and the pass over all pairs would
