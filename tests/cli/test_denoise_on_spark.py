@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("--master", "local[2]"), "--master has no effect without --engine spark"),
         (("--engine", "spark", "--transport", "emd"), "--transport has no effect with --engine spark"),
         (("--engine", "spark", "--items", "items.csv"), "--items has no effect with --engine spark"),
-        (("--engine", "spark", "--noise-method", "tarot"), "--noise-method must be 'plan' or 'cross-fit'; got 'tarot'"),
+        (("--engine", "spark", "--noise-method", "tarot"), "--noise-method must be 'cross-fit' or 'plan'; got 'tarot'"),
         (("--engine", "spark", "--noise-method", "cross-fit", "--fdr", "0"), "fdr must be above 0 and below 1"),
         (("--engine", "spark", "--report", "page.txt"), "page.txt"),
         (("--engine", "spark", "-p", "depth=3"), "ALS has no parameter 'depth'; it has rank"),
@@ -85,7 +85,7 @@ def test_without_java(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java on this machine")
 def test_a_killed_driver_leaves_no_partial_output_and_is_resumed(folder: Path) -> None:
     words = "denoise clicks.parquet --out cleaned.parquet --engine spark --master local[1] -p rank=4 -p sweeps=2"
-    words += " --report page.html --json"
+    words += " --noise-method plan --report page.html --json"
     work = folder / ".cleaned.parquet.prorec"
     quick = {
         "SPARK_LOCAL_IP": "127.0.0.1",

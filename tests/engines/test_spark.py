@@ -123,7 +123,7 @@ def test_weights_repeated_pairs_and_ids_of_any_type(spark: Any, club: Interactio
             "flagged": ["mine"] * len(twice),
         }
     )
-    frame = denoise(spark.createDataFrame(table), factors=make_factor_tables(spark, fitted))
+    frame = denoise(spark.createDataFrame(table), factors=make_factor_tables(spark, fitted), noise_method="plan")
     assert frame.columns == [*table.column_names, "prorec_weight", "noise_probability", "prorec_flagged"]
     rows = frame.toArrow()
     assert rows.select(table.column_names).sort_by("session").equals(table.sort_by("session"))
@@ -257,7 +257,7 @@ def test_factors_must_fit_the_table(spark: Any, club: Interactions, model: WRMF)
     with pytest.raises(InputError, match="must have a column 'item'"):
         denoise(table, factors=(users, users))
     with pytest.raises(InputError, match="one round only"):
-        denoise(table, factors=(users, items), rounds=2)
+        denoise(table, factors=(users, items), rounds=2, noise_method="plan")
 
 
 def test_a_work_folder_of_another_run_is_refused(spark: Any, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pyte
 
 FOLDS = 2
 PARTITIONS = 3
-SETTINGS: dict[str, Any] = {"weighting": "both", "fdr": 0.6}
+SETTINGS: dict[str, Any] = {"fdr": 0.6}
 MODELS = (ALS(rank=6, sweeps=2), ALS(rank=3, alpha=1.0, sweeps=2))
 
 
@@ -195,13 +195,13 @@ def test_same_probabilities_as_on_one_machine_if_executors_are_killed(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"noise_method": "tea leaves"}, "noise_method must be 'plan', 'cross-fit' or a CrossFit; got 'tea leaves'"),
+        ({"noise_method": "tea leaves"}, "noise_method must be 'cross-fit', 'plan' or a CrossFit; got 'tea leaves'"),
         ({"noise_method": CrossFit(folds=1)}, "folds must be a whole number from 2 to 1000"),
         ({"noise_method": CrossFit(seed=2**63)}, "seed must be a whole number from 0 to"),
         ({"noise_method": CrossFit(())}, "base_models must have at least one ALS"),
         ({"noise_method": CrossFit((WRMF(),))}, "base_models must be prorec.engines.spark.ALS"),  # type: ignore[arg-type]
         ({"noise_method": "cross-fit", "fdr": 1.0}, "fdr must be above 0 and below 1"),
-        ({"weighting": "both"}, "weighting=.both. requires calibrated noise probabilities"),
+        ({"weighting": "both"}, "weighting must be 'auto' or 'probability' with cross-fitting on Spark; got 'both'"),
     ],
 )
 def test_invalid_settings_are_refused(spark: Any, settings: dict[str, Any], message: str) -> None:

@@ -14,6 +14,7 @@ from prorec.denoise import ProRec
 from prorec.noise.identifiability import InjectionCheck, describe_checks
 from prorec.noise.posterior import MARKED
 
+_LIST = "the most suspicious ones: a list to review, whose length is --flag-fraction"
 _N_SHOWN = 10
 
 
@@ -54,7 +55,7 @@ def summarize(source: SourceTable, denoiser: ProRec) -> dict[str, Any]:
         "mass_kept": last_round.mass_kept,
         "below_threshold": last_round.below_threshold,
         "noise_rate": None if finder is None else asdict(finder.noise_rate_),
-        "fdr": None if finder is None else denoiser.fdr,
+        "fdr": denoiser.flag_rule(is_cross_fitted=finder is not None).get("fdr"),
         "injection_checks": [] if finder is None else [asdict(check) for check in finder.injection_checks_],
         "issues": [] if finder is None else [row for row in finder.issues_.summary().to_pylist() if row["count"]],
         "most_suspicious": suspicious.to_pylist(),
@@ -124,18 +125,21 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
         if not n_flagged:
             return "Nothing is flagged: no row is more suspicious than the others."
         return (
-            f"{flags}, the most suspicious ones: a list to review, whose length is --flag-fraction. The noise "
-            "probability of --noise-method plan orders rows but is not calibrated; that of the default is."
+            f"{flags}, {_LIST}. The noise probability of --noise-method plan orders rows but is not calibrated; that "
+            "of the default is."
         )
     if not rate["is_identified"]:
         warning = (
             f"This log cannot tell its noise rate: it is at most {rate['high']:.1%}. Apart from popularity its clicks "
             "hardly differ from random ones: popularity explains most of them, or more than a third are noise."
         )
-        owners = "marked as suspect or of extreme accounts" if summary.get("suspect") else "of extreme accounts"
-        extreme = f" {flags}, all {owners}." if n_flagged else " Nothing is flagged."
-        return warning + extreme
+        reason = "all marked as suspect or of extreme accounts" if summary.get("suspect") else "all of extreme accounts"
+        if fdr is None:
+            reason = "those with the least popular items first"
+        return f"{warning} {flags}, {reason}." if n_flagged else f"{warning} Nothing is flagged."
     noise = f"The noise rate is estimated at {rate['estimate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%}). "
+    if fdr is None:
+        return f"{noise}{flags}, {_LIST}."
     if n_flagged:
         return f"{noise}{flags}; at most about {fdr:.0%} of these flags should be wrong (--fdr)."
     return (

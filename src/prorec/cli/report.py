@@ -102,7 +102,7 @@ def report(
         "interactions": len(denoiser.interactions_),
         "flagged_pairs": int(denoiser.flagged_.sum()),
         "noise_rate": None if rate is None else asdict(rate),
-        "fdr": denoiser.fdr,
+        "fdr": denoiser.flag_rule(is_cross_fitted=rate is not None).get("fdr"),
         "out": str(output.out),
     } | skipped
     console.print_result(result, f"{text}{describe_flags(result)}\nThe report is in {output.out}.")

@@ -34,7 +34,7 @@ from prorec.models.storage import Arrays, write_model
 from prorec.models.wrap import wrap
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.finder_state import finder_state, restore_finder
-from prorec.noise.flagging import flag_interactions
+from prorec.noise.flagging import FlagRule, flag_interactions
 from prorec.noise.marks import Marks, read_marks
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 from prorec.transport.emd import check_emd_size
@@ -218,7 +218,7 @@ class ProRec(DenoiserSettings, Estimator):
             self._noise_probability = plan_noise_probability(matching.row_shares, interactions.n_items)
         else:
             self._noise_probability = finder.noise_probability_
-        self._flags: tuple[dict[str, float], NDArray[np.bool_]] | None = None
+        self._flags: tuple[FlagRule, NDArray[np.bool_]] | None = None
 
     def check_settings(self) -> None:
         """Check the parameters that do not depend on the data.
@@ -316,16 +316,16 @@ class ProRec(DenoiserSettings, Estimator):
     def flagged_(self) -> NDArray[np.bool_]:
         """Whether each interaction is among the most suspicious, in the order of `interactions_.matrix.data`.
 
-        Cross-fitted probabilities are flagged by `fdr`, those of the plan by `flag_fraction`. Interactions tied at the
-        cut-off are not flagged. The order is not that of your log; see `annotate`.
+        `flag_fraction` decides how many are flagged or, by default, `fdr`. Interactions tied at the cut-off are not
+        flagged. The order is not that of your log; see `annotate`.
         """
         self._check_fitted()
-        rule = {"fdr": self.fdr} if self._finder is not None else {"fraction": self.flag_fraction}
+        rule = self.flag_rule(is_cross_fitted=self._finder is not None)
         if self._flags is None or self._flags[0] != rule:
             if self._finder is None:
-                flags = flag_interactions(self._noise_probability, fraction=self.flag_fraction)
+                flags = flag_interactions(self._noise_probability, **rule)
             else:
-                flags = self._finder.flag(fdr=self.fdr)
+                flags = self._finder.flag(**rule)
             self._flags = rule, flags
         return self._flags[1]
 

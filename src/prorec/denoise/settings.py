@@ -9,13 +9,14 @@ from prorec._core.checks import check_choice, check_float, check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec._core.parameters import parameters_of
 from prorec.denoise.weighting import Weighting
-from prorec.noise.flagging import check_fdr
+from prorec.noise.flagging import FlagRule, check_fdr
 from prorec.transport.gamma import parse_gamma
 from prorec.transport.thresholds import Threshold, check_threshold
 
-_OF_ROUNDS = ("rounds", "relabel_from", "tolerance", "transport", "flag_fraction")
+_OF_ROUNDS = ("rounds", "relabel_from", "tolerance", "transport")
 _UNUSED = {"labels": _OF_ROUNDS, "probability": (*_OF_ROUNDS, "threshold", "gamma", "marginals", "beta", "lam")}
 """Parameters that weights and flags do not depend on with cross-fitting, by the source of the weights."""
+_PLAN_FLAG_FRACTION = 0.05
 
 
 @dataclass
@@ -47,10 +48,27 @@ class DenoiserSettings:
     """Source of the weights: `probability`, 1 − the cross-fitted noise probability; `plan`, the labels r (Eq. 22), of
     models that have not seen the click if noise is found by cross-fitting; or `both`, their product. `auto` is
     `probability` with cross-fitting, and `plan` without."""
-    flag_fraction: float = 0.05
-    """Share of the interactions to flag, with the noise method `plan`."""
     fdr: float = 0.1
     """Share of the flags that may be wrong, with cross-fitted noise probabilities."""
+    flag_fraction: float | None = None
+    """Share of the interactions to flag, the most suspicious ones. By default `fdr` decides how many are flagged; with
+    the noise method `plan`, whose probabilities are not calibrated, it is 0.05."""
+
+    def flag_rule(self, *, is_cross_fitted: bool) -> FlagRule:
+        """Return the rule by which interactions are flagged.
+
+        Parameters
+        ----------
+        is_cross_fitted : bool
+            Whether noise probabilities are cross-fitted.
+
+        Returns
+        -------
+        FlagRule
+        """
+        if self.flag_fraction is not None:
+            return {"fraction": self.flag_fraction}
+        return {"fdr": self.fdr} if is_cross_fitted else {"fraction": _PLAN_FLAG_FRACTION}
 
     def check_shared_settings(self, *, is_cross_fitted: bool) -> None:
         """Check the parameters that are declared here, except the model, and all that have a fixed set of values.
@@ -75,7 +93,8 @@ class DenoiserSettings:
         check_float("lam", self.lam, 0, 1)
         check_int("rounds", self.rounds, 1)
         check_float("tolerance", self.tolerance, 0)
-        check_float("flag_fraction", self.flag_fraction, 0, 1)
+        if self.flag_fraction is not None:
+            check_float("flag_fraction", self.flag_fraction, 0, 1)
         check_fdr(self.fdr)
         if not is_cross_fitted:
             if self.weighting in ("probability", "both"):

@@ -23,6 +23,7 @@ _RIDGE = 1.0  # on standardized columns; it only matters with few pairs
 _MAX_STEPS = 30
 _MAX_CLICKS_PER_HALF = 25_000  # of an out-of-user ratio; with more, the ranks hardly change
 _CHUNK_ROWS = 65_536  # bounds the memory of the expanded features
+_MAX_STORED_ROWS = 4 * _CHUNK_ROWS  # expanded once for all steps; more are expanded again in each step
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +68,10 @@ class DensityRatio:
 
     def design_matrix(self, features: FeatureMatrix) -> NDArray[np.float64]:
         """Return a column of ones and the standardized expanded features."""
-        columns = (_expand(features, self.knots) - self.center) * self.inverse_scale
-        return np.column_stack([np.ones(len(columns)), columns])
+        design = np.ones((len(features), len(self.center) + 1))
+        np.subtract(_expand(features, self.knots), self.center, out=design[:, 1:])
+        design[:, 1:] *= self.inverse_scale
+        return design
 
 
 def fit_density_ratio(features: FeatureMatrix, is_click: NDArray[np.bool_]) -> DensityRatio:
@@ -111,13 +114,16 @@ def fit_density_ratio(features: FeatureMatrix, is_click: NDArray[np.bool_]) -> D
     click_share = is_click.mean()
     weights = np.where(is_click, 0.5 / click_share, 0.5 / (1 - click_share))
     penalty = np.append(0, np.full(n_columns, _RIDGE))
+    chunks = list(_chunks(len(features)))
+    stored = [standardized.design_matrix(features[chunk]) for chunk in chunks if len(features) <= _MAX_STORED_ROWS]
     for _ in range(_MAX_STEPS):
         gradient, hessian = -penalty * coefficients, np.diag(penalty) + 1e-9 * np.eye(n_columns + 1)
-        for chunk in _chunks(len(features)):
-            design = standardized.design_matrix(features[chunk])
+        for index, chunk in enumerate(chunks):
+            design = stored[index] if stored else standardized.design_matrix(features[chunk])
             probability = logistic(design @ coefficients)
             gradient += design.T @ (weights[chunk] * (is_click[chunk] - probability))
-            hessian += design.T @ (design * (weights[chunk] * probability * (1 - probability))[:, None])
+            scaled = design * np.sqrt(weights[chunk] * probability * (1 - probability))[:, None]
+            hessian += scaled.T @ scaled
         step = np.linalg.solve(hessian, gradient)
         largest = np.abs(step).max()
         coefficients = coefficients + step * min(1.0, 5.0 / max(largest, 1e-12))

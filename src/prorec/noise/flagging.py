@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.checks import check_float, check_int
 from prorec._core.errors import InputError
+
+
+class FlagRule(TypedDict, total=False):
+    """One of the rules of `flag_interactions`, by its name."""
+
+    fdr: float
+    """False discovery rate."""
+    fraction: float
+    """Maximum share of the interactions."""
 
 
 def flag_interactions(

@@ -12,6 +12,7 @@ from prorec._core.errors import InputError
 from prorec.denoise.denoiser import ProRec
 from prorec.denoise.history import Round
 from prorec.interactions import Interactions
+from prorec.noise.flagging import FlagRule
 from prorec.noise.identifiability import InjectionCheck
 from prorec.noise.issues import Issues
 from prorec.noise.noise_rate import NoiseRateEstimate
@@ -51,10 +52,8 @@ class Findings:
     """Time of each interaction in epoch seconds, if the log has times."""
     is_noise: NDArray[np.bool_] | None = None
     """Whether each interaction is noise, if that is known."""
-    fdr: float
-    """False discovery rate by which cross-fitted interactions are flagged."""
-    flag_fraction: float
-    """Largest fraction of interactions that is flagged without cross-fitting."""
+    flag_rule: FlagRule
+    """Rule by which interactions are flagged."""
     lam: float
     """Retention λ."""
     transport: str
@@ -115,8 +114,7 @@ def collect_findings(denoiser: ProRec, is_noise: Any = None) -> Findings:
         issues=None if finder is None else finder.issues_,
         times=to_epoch_seconds(interactions.columns["timestamp"]) if "timestamp" in interactions.columns else None,
         is_noise=None if is_noise is None else _check_is_noise(is_noise, len(interactions)),
-        fdr=denoiser.fdr,
-        flag_fraction=denoiser.flag_fraction,
+        flag_rule=denoiser.flag_rule(is_cross_fitted=finder is not None),
         lam=denoiser.lam,
         transport=denoiser.transport,
         marginals=denoiser.marginals,
@@ -139,7 +137,7 @@ def _check_is_noise(is_noise: Any, n: int) -> NDArray[np.bool_]:
 
 def _list_settings(denoiser: ProRec, folds: int | None) -> dict[str, str]:
     """Return the settings that the page shows; `folds` is None without cross-fitting."""
-    last = denoiser.history_[-1]
+    last, rule = denoiser.history_[-1], denoiser.flag_rule(is_cross_fitted=folds is not None)
     settings = {
         "model": str(denoiser.model),
         "transport": f"{denoiser.transport}, {denoiser.marginals} marginals",
@@ -151,8 +149,10 @@ def _list_settings(denoiser: ProRec, folds: int | None) -> dict[str, str]:
     }
     if folds is None:
         settings["noise probability"] = "from the transport plan; orders clicks, but is not calibrated"
-        settings["flagged"] = f"the most suspicious clicks, at most {denoiser.flag_fraction:.3g} of all, without ties"
     else:
         settings["noise probability"] = f"cross-fitted in {folds} folds"
-        settings["flagged"] = f"clicks up to a false discovery rate of {denoiser.fdr:.3g}"
+    if "fdr" in rule:
+        settings["flagged"] = f"clicks up to a false discovery rate of {rule['fdr']:.3g}"
+    else:
+        settings["flagged"] = f"the most suspicious clicks, at most {rule['fraction']:.3g} of all, without ties"
     return settings

@@ -82,10 +82,11 @@ def _make_flag_card(findings: Findings) -> Card:
     n, n_flagged = len(findings.interactions), int(findings.flagged.sum())
     if not n_flagged:
         return Card("Flagged", "0", _explain_no_flags(findings))
-    if findings.is_calibrated:
-        rule = f"at most about {format_percent(findings.fdr)} of the flags should be wrong"
+    if "fdr" in findings.flag_rule:
+        rule = f"at most about {format_percent(findings.flag_rule['fdr'])} of the flags should be wrong"
     else:
-        rule = f"at most {format_percent(findings.flag_fraction)}, without ties: clicks to look at, not a verdict"
+        limit = format_percent(findings.flag_rule["fraction"])
+        rule = f"at most {limit}, without ties: clicks to look at, not a verdict"
     n_users = len(np.unique(findings.interactions.user_codes[findings.flagged]))
     note = f"{format_percent(n_flagged, n)} of all clicks, of {format_count(n_users, 'user')}; {rule}"
     return Card("Flagged", f"{n_flagged:,}", note)
@@ -93,15 +94,15 @@ def _make_flag_card(findings: Findings) -> Card:
 
 def _explain_no_flags(findings: Findings) -> str:
     """Return the reason why nothing is flagged, and the smallest larger `fdr` that would flag something."""
-    if findings.noise_rate is None:
+    if findings.noise_rate is None or "fdr" not in findings.flag_rule:
         return "the log is too small to tell suspicious clicks from others"
     if not findings.noise_rate.is_identified:
         return "this log cannot tell its noise"
-    lowered = findings.noise_probability * findings.noise_rate.low_ratio
-    reason = f"no group of clicks is surely at least {format_percent(1 - findings.fdr)} noise"
+    allowed, lowered = findings.flag_rule["fdr"], findings.noise_probability * findings.noise_rate.low_ratio
+    reason = f"no group of clicks is surely at least {format_percent(1 - allowed)} noise"
     for fdr in (0.2, 0.3, 0.4, 0.5):
         n_flagged = int(flag_interactions(lowered, fdr=fdr).sum())
-        if fdr > findings.fdr and n_flagged:
+        if fdr > allowed and n_flagged:
             return f"{reason}; --fdr {fdr:g} would flag {n_flagged:,}"
     return reason
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from prorec._core.checks import check_int
 from prorec.denoise.history import Round
 from prorec.interactions import Interactions
+from prorec.noise.flagging import FlagRule
 from prorec.noise.noise_rate import NoiseRateEstimate
 from prorec.report.findings import Findings
 from prorec.report.page import check_report_path, write_page
@@ -108,6 +109,8 @@ class SparkResult:
     """Path of the work directory."""
     noise_rate: NoiseRateEstimate | None
     """Estimated noise rate of the log, if it was cross-fitted."""
+    flag_rule: FlagRule
+    """Rule by which interactions are flagged."""
     _pairs: DataFrame
 
     def noise_table(self) -> DataFrame:
@@ -215,8 +218,7 @@ class SparkResult:
             thresholds=users["threshold"].to_numpy()[user_order],
             percentile_ranks=columns.get("percentile_rank"),
             noise_rate=self.noise_rate,
-            fdr=float(settings["fdr"]),
-            flag_fraction=float(settings["flag_fraction"]),
+            flag_rule=self.flag_rule,
             lam=float(settings["lam"]),
             transport="relaxed",
             marginals=settings["marginals"],

@@ -39,7 +39,7 @@ from prorec.engines.spark.spark_factors import check_factor_values
 from prorec.engines.spark.spark_result import RunSize, SparkResult
 from prorec.engines.spark.task_arrays import ArrayBroadcast, ItemFactors
 from prorec.engines.spark.work_directory import WorkDirectory
-from prorec.noise.flagging import keeps_fdr
+from prorec.noise.flagging import FlagRule, keeps_fdr
 from prorec.transport.blocks import check_memory
 from prorec.transport.gamma import MAX_USERS, gamma_from_squares, parse_gamma
 
@@ -361,18 +361,26 @@ class SparkRun:
             settings=settings,
             work_dir=directory.path,
             noise_rate=None if self.cross_fit_result is None else self.cross_fit_result.noise_rate,
+            flag_rule=self.flag_rule,
             _pairs=pairs,
         )
 
+    @property
+    def flag_rule(self) -> FlagRule:
+        """Rule by which interactions are flagged."""
+        return self.settings.flag_rule(is_cross_fitted=self.cross_fit_result is not None)
+
     def _find_cutoff(self) -> float:
-        """Return the largest noise probability that is not flagged: by `fdr` if cross-fitted, else by fraction."""
-        settings = self.settings
-        if self.cross_fit_result is not None:
-            probabilities = self.cross_fit_result.pairs.select("noise_probability")
-            low_ratio = self.cross_fit_result.noise_rate.low_ratio
-            return find_cutoff(probabilities, lambda n, n_wrong: keeps_fdr(n, n_wrong, settings.fdr, low_ratio))
-        limit = int(settings.flag_fraction * self.size.pairs)
-        probabilities = self.matched.select(F.explode("noise_probabilities").alias("noise_probability"))
+        """Return the largest noise probability that is not flagged."""
+        rule, found = self.flag_rule, self.cross_fit_result
+        if found is None:
+            probabilities = self.matched.select(F.explode("noise_probabilities").alias("noise_probability"))
+        else:
+            probabilities = found.pairs.select("noise_probability")
+            if "fdr" in rule:
+                low_ratio = found.noise_rate.low_ratio
+                return find_cutoff(probabilities, lambda n, n_wrong: keeps_fdr(n, n_wrong, rule["fdr"], low_ratio))
+        limit = int(rule["fraction"] * self.size.pairs)
         return find_cutoff(probabilities, lambda n, n_wrong: n <= limit)
 
 
