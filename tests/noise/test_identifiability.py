@@ -8,7 +8,7 @@ import pytest
 
 import prorec
 from prorec import Interactions, NoiseFinder
-from prorec.noise.identifiability import auc_within_popularity, inject_into_pairs, restrict_to_identified
+from prorec.noise.identifiability import MIN_AUC, auc_within_popularity, inject_into_pairs, restrict_to_identified
 from prorec.noise.noise_rate import LabeledPairs, estimate_noise_rate
 from tests.noise.test_noise_rate import make_mixture
 
@@ -70,11 +70,19 @@ def test_the_auc_is_within_popularity() -> None:
 def test_the_estimate_is_replaced_only_where_popularity_explains_all() -> None:
     clear = make_mixture(0.1, 0)
     estimate = estimate_noise_rate(clear)
-    assert restrict_to_identified(clear, *estimate) == estimate
+    assert restrict_to_identified(clear, *estimate, 3) == estimate
     blind = clear._replace(log_ratio=np.log(clear.popularity))
-    line, rate = restrict_to_identified(blind, *estimate_noise_rate(blind))
+    line, rate = restrict_to_identified(blind, *estimate_noise_rate(blind), 99)
     assert not rate.is_identified
     assert rate.low == line.by_popularity == 0 < line.uniform < rate.high
+
+
+def test_much_noise_is_told_where_histories_are_long() -> None:
+    noisy = make_mixture(0.3, 0, distance=1.2)
+    estimate = estimate_noise_rate(noisy)
+    assert auc_within_popularity(noisy) < MIN_AUC
+    assert restrict_to_identified(noisy, *estimate, 30) == estimate
+    assert not restrict_to_identified(noisy, *estimate, 3)[1].is_identified
 
 
 def test_injected_noise_raises_the_estimate_by_its_share() -> None:

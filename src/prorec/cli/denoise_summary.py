@@ -131,7 +131,7 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
     if not rate["is_identified"]:
         warning = (
             f"This log cannot tell its noise rate: it is at most {rate['high']:.1%}. Apart from popularity its clicks "
-            "hardly differ from random ones: popularity explains most of them, or more than a third are noise."
+            "hardly differ from random ones: popularity explains most of them, or a large part is noise."
         )
         reason = "all marked as suspect or of extreme accounts" if summary.get("suspect") else "all of extreme accounts"
         if fdr is None:

@@ -163,7 +163,8 @@ class NoiseFinder(Estimator):
         train_features, train_users, is_click = features.at(training), users[training], training < n
         n_users = interactions.n_users
         out_of_user = fit_out_of_user_ratio(train_features.matrix, train_users, is_click, n_users, rng)
-        posterior = fit_posterior(train_features, train_users, is_click, out_of_user, is_counted[training])
+        history = float(np.median(interactions.activity[interactions.user_codes]))
+        posterior = fit_posterior(train_features, train_users, is_click, out_of_user, history, is_counted[training])
         counted = training[is_counted[training]]
         labeled = label_pairs(features.at(counted), users[counted], counted < n, out_of_user)
         is_identified = posterior.noise_rate.is_identified

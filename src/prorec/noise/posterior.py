@@ -138,6 +138,7 @@ def fit_posterior(
     users: NDArray[np.integer],
     is_click: NDArray[np.bool_],
     out_of_user: OutOfUserRatio,
+    typical_history: float,
     is_counted: NDArray[np.bool_] | None = None,
 ) -> NoisePosterior:
     """Fit the density ratio, the noise rate and the calibration to clicks and negatives.
@@ -152,6 +153,8 @@ def fit_posterior(
         Whether each pair is a click; the others are negatives.
     out_of_user : OutOfUserRatio
         Density ratio of the same pairs that gives their ranks for the noise rate.
+    typical_history : float
+        Number of clicks of the user of a typical click: the median over clicks.
     is_counted : array of bool, optional
         Whether the noise rate and the calibration count each pair; trusted clicks and their negatives do not. By
         default all do.
@@ -167,7 +170,7 @@ def fit_posterior(
         counted = np.flatnonzero(is_counted)
         features, users, is_click = features.at(counted), users[counted], is_click[counted]
     pairs = label_pairs(features, users, is_click, out_of_user)
-    line, noise_rate = restrict_to_identified(pairs, *estimate_noise_rate(pairs))
+    line, noise_rate = restrict_to_identified(pairs, *estimate_noise_rate(pairs), typical_history)
     is_by_popularity = features.is_cold | (not noise_rate.is_identified)
     log_ratio = _log_ratio(ratio, cold_ratio, features, is_by_popularity)
     log_fdr = _log_local_fdr(line, log_ratio, features.popularity)

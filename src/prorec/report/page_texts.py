@@ -70,7 +70,7 @@ def _make_noise_card(findings: Findings) -> Card:
     if not rate.is_identified:
         note = (
             "apart from popularity the clicks of this log hardly differ from random ones: popularity explains most of "
-            "them, or more than a third are noise"
+            "them, or a large part of them is noise"
         )
         return Card("Noise rate, upper bound", f"at most {format_percent(rate.high)}", note)
     interval = f"95% interval {format_percent(rate.low)} to {format_percent(rate.high)}"

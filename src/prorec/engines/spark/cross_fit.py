@@ -226,5 +226,6 @@ def _fit_posterior(features: DataFrame, seed: int) -> dict[str, Any]:
     pair_features, is_click = pair_features.at(order), is_click[order]
     n_users, rng = int(positions.max()) + 1, make_generator(seed)
     out_of_user = fit_out_of_user_ratio(pair_features.matrix, positions, is_click, n_users, rng)
-    posterior = fit_posterior(pair_features, positions, is_click, out_of_user)
+    history = float(np.median(rows["activity"].to_numpy()[order][is_click]))
+    posterior = fit_posterior(pair_features, positions, is_click, out_of_user, history)
     return {name: array.tolist() for name, array in posterior.to_arrays().items()}
