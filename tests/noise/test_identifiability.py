@@ -78,7 +78,7 @@ def test_the_estimate_is_replaced_only_where_popularity_explains_all() -> None:
 
 
 def test_much_noise_is_told_where_histories_are_long() -> None:
-    noisy = make_mixture(0.3, 0, distance=1.2)
+    noisy = make_mixture(0.3, 0, distance=1.0)
     estimate = estimate_noise_rate(noisy)
     assert auc_within_popularity(noisy) < MIN_AUC
     assert restrict_to_identified(noisy, *estimate, 30) == estimate
