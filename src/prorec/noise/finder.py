@@ -33,6 +33,7 @@ from prorec.noise.marks import Marks, check_enough_unmarked, read_marks
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Transport
 from prorec.noise.posterior import ACCOUNT, MARKED, NoisePosterior, basis_names, fit_posterior, label_pairs
+from prorec.noise.training_weights import compute_training_weights, find_typical_history
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
 DEFAULT_BASE_MODEL = WRMF(rank=10, alpha=10.0, regularization=30.0)
@@ -163,7 +164,7 @@ class NoiseFinder(Estimator):
         train_features, train_users, is_click = features.at(training), users[training], training < n
         n_users = interactions.n_users
         out_of_user = fit_out_of_user_ratio(train_features.matrix, train_users, is_click, n_users, rng)
-        history = float(np.median(interactions.activity[interactions.user_codes]))
+        history = find_typical_history(interactions)
         posterior = fit_posterior(train_features, train_users, is_click, out_of_user, history, is_counted[training])
         counted = training[is_counted[training]]
         labeled = label_pairs(features.at(counted), users[counted], counted < n, out_of_user)
@@ -223,14 +224,18 @@ class NoiseFinder(Estimator):
 
     @property
     def weights_(self) -> NDArray[np.float32]:
-        """Weight of each interaction to train with: the probability that it is genuine, 1 − the noise probability.
+        """Weight of each interaction to train with: (1 − p)^s, with the noise probability p.
 
-        Where the log cannot tell its noise, only interactions that are marked as suspect and those of extreme accounts
-        have weights below 1.
+        The sharpness s is from 1, if users have many interactions, to 2; see `compute_training_weights`. Where the log
+        cannot tell its noise, only interactions that are marked as suspect and those of extreme accounts have weights
+        below 1.
         """
         self._check_fitted()
-        is_known = self.noise_rate_.is_identified | np.isin(self.basis_, (ACCOUNT, MARKED))
-        return np.where(is_known, 1 - self.noise_probability_, np.float32(1))
+        is_extreme = self.basis_ == ACCOUNT
+        is_known = self.noise_rate_.is_identified | is_extreme | (self.basis_ == MARKED)
+        people = self.interactions_.select(~is_extreme) if is_extreme.any() else self.interactions_
+        weights = compute_training_weights(self.noise_probability_, find_typical_history(people))
+        return np.where(is_known, weights, np.float32(1))
 
     def flag(
         self,

@@ -124,7 +124,7 @@ def match_and_relabel(
     ----------
     batches : iterable of RecordBatch
         Columns `user`, `features`, `row_sum`, and lists `items`, `weights` and `original_weights`; if noise is found by
-        cross-fitting, also a list `clean_probability`, which the original weights are multiplied by.
+        cross-fitting, also a list `factors`, which the original weights are multiplied by.
     items : ItemFactors
         Factors of all items.
     gamma : float
@@ -162,7 +162,7 @@ def match_and_relabel(
             multiplied = original if settings.relabel_from == "original" else None
             weights = relabel(observed, matching, settings.beta, settings.lam, multiplied).data
         else:
-            weights = original.data * arrays.list_values(batch, "clean_probability").astype(np.float32)
+            weights = original.data * arrays.list_values(batch, "factors").astype(np.float32)
         shares = matching.row_shares
         lists = (weights, original.data, shares, plan_noise_probability(shares, len(potential)))
         sums = (weights, observed.data, original.data, np.abs(weights - observed.data), matching.margins < 0)

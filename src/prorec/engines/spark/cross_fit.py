@@ -69,6 +69,8 @@ class CrossFitResult(NamedTuple):
     """One row per interaction: user and item (positions), noise_probability, percentile_rank, basis."""
     noise_rate: NoiseRateEstimate
     """Estimated noise rate of the log."""
+    typical_history: float
+    """Number of interactions of the user of a typical interaction."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ class CrossFitRun:
             "cross-fit: noise probabilities",
             lambda: features.where("is_click").mapInArrow(estimate, tasks.PROBABILITIES),
         )
-        return CrossFitResult(probabilities, posterior.noise_rate)
+        return CrossFitResult(probabilities, posterior.noise_rate, float(arrays["typical_history"]))
 
     def _score_fold(self, fold: int, folds: DataFrame, clicks: DataFrame) -> DataFrame:
         """Fit all base models without one fold, and return their values of the pairs in that fold."""
@@ -228,4 +230,4 @@ def _fit_posterior(features: DataFrame, seed: int) -> dict[str, Any]:
     out_of_user = fit_out_of_user_ratio(pair_features.matrix, positions, is_click, n_users, rng)
     history = float(np.median(rows["activity"].to_numpy()[order][is_click]))
     posterior = fit_posterior(pair_features, positions, is_click, out_of_user, history)
-    return {name: array.tolist() for name, array in posterior.to_arrays().items()}
+    return {name: array.tolist() for name, array in posterior.to_arrays().items()} | {"typical_history": history}

@@ -40,6 +40,7 @@ from prorec.engines.spark.spark_result import RunSize, SparkResult
 from prorec.engines.spark.task_arrays import ArrayBroadcast, ItemFactors
 from prorec.engines.spark.work_directory import WorkDirectory
 from prorec.noise.flagging import FlagRule, keeps_fdr
+from prorec.noise.training_weights import find_sharpness
 from prorec.transport.blocks import check_memory
 from prorec.transport.gamma import MAX_USERS, gamma_from_squares, parse_gamma
 
@@ -210,11 +211,10 @@ class SparkRun:
         potential = self.broadcast.send(f"potential-{number}", self._compute_item_potential(sums))
         lists = self._collect_lists(number)
         if self.cross_fit_result is not None:
-            is_identified = self.cross_fit_result.noise_rate.is_identified
-            clean_probability = 1 - F.col("noise_probability") if is_identified else F.lit(1.0)
-            pairs = self.cross_fit_result.pairs.withColumn("clean_probability", clean_probability)
-            clean = self.lists.collect(pairs, "clean_probability", "clean_probability").drop("items")
-            lists = lists.join(clean, "user")
+            found = self.cross_fit_result
+            weight = F.pow(1 - F.col("noise_probability"), F.lit(find_sharpness(found.typical_history)))
+            pairs = found.pairs.withColumn("factor", weight if found.noise_rate.is_identified else F.lit(1.0))
+            lists = lists.join(self.lists.collect(pairs, "factor", "factors").drop("items"), "user")
         # A merge join keeps all partitions. Other joins of a small table leave few, and the pass over all pairs would
         # then run on few cores.
         rows = users.join(sums.where("user is not null").select("user", "row_sum").hint("merge"), "user").join(
