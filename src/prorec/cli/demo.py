@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 
+from prorec._core.sharing import share_results
 from prorec.cli.command import Options, as_command
 from prorec.cli.console import make_table, print_plain
 from prorec.cli.output_files import check_report
@@ -20,6 +21,7 @@ from prorec.data.cinema import MISTAKE, ORIGINS, Cinema, make_cinema
 from prorec.data.films import GENRES
 from prorec.data.splits import split_by_user
 from prorec.denoise import ProRec
+from prorec.denoise.controls import make_control, shuffle_weights
 from prorec.evaluation import compare, detection_metrics, evaluate
 from prorec.models import NCE, Popularity
 from prorec.models.recommendations import Recommender
@@ -69,10 +71,12 @@ def demo(options: DemoOptions) -> None:
     seconds = time.perf_counter() - started
     console.print(_describe_user(club, denoiser))
     console.print(_describe_flags(club, denoiser))
-    console.print(_describe_gain(club, options.seed))
+    with share_results():  # the report measures the gain on the same split
+        console.print(_describe_gain(club, options.seed))
+        if has_report:
+            title = "The cinema: which clicks are noise?"
+            write_report(denoiser, options.report, title=title, is_noise=club.is_mistake, seconds=seconds)
     if has_report:
-        title = "The cinema: which clicks are noise?"
-        write_report(denoiser, options.report, title=title, is_noise=club.is_mistake, seconds=seconds)
         print_plain(console, f"The report is in {options.report}. Open it in a browser.")
     else:
         print_plain(console, "Install prorec[report] to get a report as well: pip install 'prorec[report]'")
@@ -167,12 +171,10 @@ def _describe_gain(club: Cinema, seed: int) -> RenderableType:
     train = parts.train
     # Nobody wants their mistakes recommended, so they are no test of a recommender.
     test = parts.test.select(parts.test.columns["origin"] != MISTAKE)
-    denoiser = ProRec(NCE(rank=_RANK)).fit(train)
-    scaled = np.full(len(train), float(denoiser.weights_.data.mean()))
     models: dict[str, Recommender] = {
         "NCE": NCE(rank=_RANK).fit(train),
-        "NCE + ProRec": denoiser,
-        "NCE, scaled weights": NCE(rank=_RANK).fit(train.with_weights(scaled)),
+        "NCE + ProRec": demo_denoiser().fit(train),
+        "NCE, shuffled weights": make_control(demo_denoiser(), shuffle_weights).fit(train),
         "NCE, true weights": NCE(rank=_RANK).fit(train.with_weights(train.columns["origin"] != MISTAKE)),
         "popularity": Popularity().fit(train),
     }
@@ -189,8 +191,8 @@ def _describe_gain(club: Cinema, seed: int) -> RenderableType:
         f"Recommendations for {len(results['NCE'].users):,} users",
         table,
         "\nEach model is trained on 70% of each user's clicks and evaluated on the other 30% without its mistakes. "
-        "Denoising also makes all weights smaller, which alone helps a little: the third row shows that effect. The "
-        "fourth row has weight 0 for every mistake and 1 for every other click.",
+        "The third row is a control, with the weights of ProRec at random places. The fourth row has weight 0 for "
+        "every mistake and 1 for every other click.",
     )
 
 

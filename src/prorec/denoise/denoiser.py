@@ -197,7 +197,9 @@ class ProRec(DenoiserSettings, Estimator):
         else:
             finder = NoiseFinder(memory=self.memory)
             finder.folds = max(2, min(finder.folds, len(interactions)))
-        key = "NoiseFinder", repr(finder), id(interactions), digest(*marks)
+        matrix, times = interactions.matrix, interactions.columns.get("timestamp", np.empty(0))
+        used = (matrix.indptr, matrix.indices, matrix.data, times.view(np.uint8), *marks)
+        key = "NoiseFinder", repr(finder), matrix.shape, digest(*used)
         return share(
             key, lambda: finder.fit(interactions, trusted=marks.trusted, suspect=marks.suspect, progress=progress)
         )

@@ -45,9 +45,9 @@ class DenoiserSettings:
     marginals: Literal["popularity", "uniform"] = "popularity"
     """Mass of each user and each item: by activity and popularity, or equal."""
     weighting: Weighting = "auto"
-    """Source of the weights: `probability`, the cross-fitted noise probability; `plan`, the labels r (Eq. 22), of models
-    that have not seen the click if noise is found by cross-fitting; or `both`, the product. `auto` is `probability` with
-    cross-fitting, and `plan` without."""
+    """Source of the weights: `probability`, the cross-fitted noise probability; `plan`, the labels r (Eq. 22), of
+    models that have not seen the click if noise is found by cross-fitting; or `both`, the product. `auto` is
+    `probability` with cross-fitting, and `plan` without."""
     fdr: float = 0.1
     """Share of the flags that may be wrong, with cross-fitted noise probabilities."""
     flag_fraction: float | None = None
