@@ -48,6 +48,11 @@ class Run(NamedTuple):
     level: float
     seed: int
 
+    @property
+    def file_name(self) -> str:
+        """Name of the file of the results."""
+        return f"noise-promises-{self.log}-{self.kind}-{self.level:g}-{self.seed}.json"
+
 
 def main(
     logs: Annotated[
@@ -57,7 +62,8 @@ def main(
     levels: Annotated[str, typer.Option(help="Added noise as a share of the true clicks.")] = "0,0.1,0.2",
     seeds: Annotated[int, typer.Option(help="Number of splits.")] = 5,
     processes: Annotated[int, typer.Option(help="Number of processes.")] = 1,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder for the results of each run.")] = None,
+    *,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results; finished ones are not run again.")],
 ) -> None:
     """Measure what NoiseFinder promises, and print three tables."""
     names = [each.strip() for each in logs.split(",")]
@@ -69,16 +75,17 @@ def main(
     settings = [(kind.strip(), float(level)) for level in levels.split(",") for kind in kinds.split(",")]
     settings = list(dict.fromkeys((kind if level else "none", level) for kind, level in settings))
     runs = [Run(name, kind, level, seed) for seed in range(seeds) for name in names for kind, level in settings]
+    create_folder(out)
+    open_runs = [run for run in runs if not (out / run.file_name).exists()]
     if processes == 1:
-        rows = [measure(run) for run in runs]
+        for run in open_runs:
+            store(run, out)
     else:
         context = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(processes, context, use_one_core, (context.Value("i", 0),)) as pool:
-            rows = list(pool.map(measure, runs))
-    if out is not None:
-        create_folder(out)
-        with atomic_write(out / "noise-promises.json") as file:
-            file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+            for future in [pool.submit(store, run, out) for run in open_runs]:
+                future.result()
+    rows = [json.loads((out / run.file_name).read_text(encoding="utf-8")) for run in runs]
     print(make_tables(rows))
 
 
@@ -88,6 +95,13 @@ def use_one_core(counter: Any) -> None:
         number, counter.value = counter.value, counter.value + 1
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[number % len(cores)]})
+
+
+def store(run: Run, out: Path) -> None:
+    """Measure one run, and write the results into a file."""
+    row = measure(run)
+    with atomic_write(out / run.file_name) as file:
+        file.write_text(json.dumps(row) + "\n", encoding="utf-8")
 
 
 def measure(run: Run) -> dict[str, Any]:
