@@ -31,6 +31,7 @@ from prorec.models import WRMF
 from prorec.noise.cooccurrence import compute_cooccurrence
 from prorec.noise.plan_ranks import Pairs
 from reproduction.accounts import load_log
+from reproduction.noise_rate_baselines import ESTIMATORS, estimate_noise_rates
 from reproduction.output import create_folder
 
 CUT = "-cut"
@@ -65,7 +66,7 @@ def main(
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results; finished ones are not run again.")],
 ) -> None:
-    """Measure what NoiseFinder promises, and print three tables."""
+    """Measure what NoiseFinder promises, and print four tables."""
     names = [each.strip() for each in logs.split(",")]
     for name in names:
         if name.removesuffix(CUT) not in DATASETS:
@@ -121,6 +122,7 @@ def measure(run: Run) -> dict[str, Any]:
         "high": rate.high,
         "is_identified": rate.is_identified,
         "mean_probability": float(probability.mean()),
+        "other_estimates": estimate_noise_rates(finder.labeled_pairs_),
     }
     if run.level:
         scores = {"NoiseFinder": probability} | _score_baselines(finder, clicks)
@@ -140,7 +142,7 @@ def measure(run: Run) -> dict[str, Any]:
 
 
 def make_tables(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return three tables in Markdown: detection, noise rates and flags, each a mean over seeds."""
+    """Return four tables in Markdown: detection, noise rates, other estimators of it, and flags; means over seeds."""
     groups: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["log"], row["kind"], row["level"]), []).append(row)
@@ -156,6 +158,10 @@ def make_tables(rows: Sequence[Mapping[str, Any]]) -> str:
         "| log | noise | " + " | ".join(f"flagged, wrong at {fdr:g}" for fdr in FDRS) + " | kept, noise | NDCG@10 |",
         _RULE * (4 + len(FDRS)) + "|",
     ]
+    others = [
+        f"| log | noise | NoiseFinder | {' | '.join(ESTIMATORS)} |",
+        _RULE * (3 + len(ESTIMATORS)) + "|",
+    ]
     for (log, kind, level), own in groups.items():
         start = f"| {log} | {f'{kind} {level:.0%}' if level else 'none'} |"
         if level:
@@ -163,8 +169,9 @@ def make_tables(rows: Sequence[Mapping[str, Any]]) -> str:
             cells += [_describe_best(own, metric) for metric in ("auroc", "ap")]
             detection.append(f"{start} {' | '.join(cells)} |")
         rates.append(f"{start} {_describe_rates(own)} |")
+        others.append(f"{start} {' | '.join(_describe_errors(own))} |")
         flags.append(f"{start} {_describe_flags(own)} |")
-    return "\n\n".join("\n".join(lines) for lines in (detection, rates, flags) if len(lines) > 2)
+    return "\n\n".join("\n".join(lines) for lines in (detection, rates, others, flags) if len(lines) > 2)
 
 
 _RULE = "| --- "
@@ -191,6 +198,14 @@ def _describe_rates(rows: Sequence[Mapping[str, Any]]) -> str:
         f"{true.mean():.3f} | {estimate.mean():.3f} | {np.abs(estimate - true).mean():.3f} | {sum(covered)} of {n} | "
         f"{n_told} of {n} | {np.mean(calibration):.3f}"
     )
+
+
+def _describe_errors(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the mean absolute error of the noise rate by each estimator, ours first."""
+    true = np.array([row["true"] for row in rows])
+    estimates = [[row["estimate"] for row in rows]]
+    estimates += [[row["other_estimates"][name] for row in rows] for name in ESTIMATORS]
+    return [f"{np.abs(np.array(values) - true).mean():.3f}" for values in estimates]
 
 
 def _describe_flags(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -61,6 +61,8 @@ class NoiseFinder(Estimator):
         if the log cannot tell.
     noise_p_value_ : array
         p-value of each interaction for the hypothesis that it is noise; `keep` uses it.
+    labeled_pairs_ : LabeledPairs
+        Clicks and negatives that the noise rate was estimated from, with their density ratios. It is not saved.
     injection_checks_ : list of InjectionCheck
         How well noise that is injected into this log is found.
     percentile_rank_ : array
@@ -165,9 +167,10 @@ class NoiseFinder(Estimator):
         n_users = interactions.n_users
         out_of_user = fit_out_of_user_ratio(train_features.matrix, train_users, is_click, n_users, rng)
         history = find_typical_history(interactions)
-        posterior = fit_posterior(train_features, train_users, is_click, out_of_user, history, is_counted[training])
         counted = training[is_counted[training]]
         labeled = label_pairs(features.at(counted), users[counted], counted < n, out_of_user)
+        self.labeled_pairs_ = labeled
+        posterior = fit_posterior(train_features, is_click, labeled, history, is_counted[training])
         is_identified = posterior.noise_rate.is_identified
         if not is_identified:  # then probabilities are from popularity alone
             log_popularity = np.log1p(labeled.popularity)[:, None]

@@ -135,9 +135,8 @@ class NoisePosterior:
 
 def fit_posterior(
     features: PairFeatures,
-    users: NDArray[np.integer],
     is_click: NDArray[np.bool_],
-    out_of_user: OutOfUserRatio,
+    labeled: LabeledPairs,
     typical_history: float,
     is_counted: NDArray[np.bool_] | None = None,
 ) -> NoisePosterior:
@@ -147,12 +146,10 @@ def fit_posterior(
     ----------
     features : PairFeatures
         Features of clicks and negatives.
-    users : array of int
-        Row of each pair's user.
     is_click : array of bool
         Whether each pair is a click; the others are negatives.
-    out_of_user : OutOfUserRatio
-        Density ratio of the same pairs that gives their ranks for the noise rate.
+    labeled : LabeledPairs
+        The counted pairs as `label_pairs` returns them, from which the noise rate is estimated.
     typical_history : float
         Number of clicks of the user of a typical click: the median over clicks.
     is_counted : array of bool, optional
@@ -168,9 +165,8 @@ def fit_posterior(
     cold_ratio = fit_density_ratio(features.matrix[:, -1:], is_click)
     if is_counted is not None:
         counted = np.flatnonzero(is_counted)
-        features, users, is_click = features.at(counted), users[counted], is_click[counted]
-    pairs = label_pairs(features, users, is_click, out_of_user)
-    line, noise_rate = restrict_to_identified(pairs, *estimate_noise_rate(pairs), typical_history)
+        features, is_click = features.at(counted), is_click[counted]
+    line, noise_rate = restrict_to_identified(labeled, *estimate_noise_rate(labeled), typical_history)
     is_by_popularity = features.is_cold | (not noise_rate.is_identified)
     log_ratio = _log_ratio(ratio, cold_ratio, features, is_by_popularity)
     log_fdr = _log_local_fdr(line, log_ratio, features.popularity)
@@ -190,7 +186,23 @@ def select_warm(features: PairFeatures, is_click: NDArray[np.bool_]) -> NDArray[
 def label_pairs(
     features: PairFeatures, users: NDArray[np.integer], is_click: NDArray[np.bool_], out_of_user: OutOfUserRatio
 ) -> LabeledPairs:
-    """Return the pairs of which more than popularity is known, with their out-of-user log ratios."""
+    """Return the pairs of which more than popularity is known, with their out-of-user log ratios.
+
+    Parameters
+    ----------
+    features : PairFeatures
+        Features of clicks and negatives.
+    users : array of int
+        Row of each pair's user.
+    is_click : array of bool
+        Whether each pair is a click; the others are negatives.
+    out_of_user : OutOfUserRatio
+        Density ratio of these pairs, fitted to other users.
+
+    Returns
+    -------
+    LabeledPairs
+    """
     is_warm = select_warm(features, is_click)
     log_ratio = out_of_user.log_ratio(features.matrix[is_warm], users[is_warm])
     return LabeledPairs(log_ratio, features.popularity[is_warm], is_click[is_warm])

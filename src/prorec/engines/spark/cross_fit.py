@@ -27,7 +27,7 @@ from prorec.engines.spark.work_directory import WorkDirectory
 from prorec.noise.cross_fitting import MAX_TRAINING_CLICKS, NO_NEGATIVES
 from prorec.noise.density_ratio import fit_out_of_user_ratio
 from prorec.noise.noise_rate import NoiseRateEstimate
-from prorec.noise.posterior import NoisePosterior, fit_posterior
+from prorec.noise.posterior import NoisePosterior, fit_posterior, label_pairs
 
 
 @dataclass(frozen=True)
@@ -229,5 +229,6 @@ def _fit_posterior(features: DataFrame, seed: int) -> dict[str, Any]:
     n_users, rng = int(positions.max()) + 1, make_generator(seed)
     out_of_user = fit_out_of_user_ratio(pair_features.matrix, positions, is_click, n_users, rng)
     history = float(np.median(rows["activity"].to_numpy()[order][is_click]))
-    posterior = fit_posterior(pair_features, positions, is_click, out_of_user, history)
+    labeled = label_pairs(pair_features, positions, is_click, out_of_user)
+    posterior = fit_posterior(pair_features, is_click, labeled, history)
     return {name: array.tolist() for name, array in posterior.to_arrays().items()} | {"typical_history": history}
