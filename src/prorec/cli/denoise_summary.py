@@ -11,7 +11,7 @@ import numpy as np
 
 from prorec.data.source_table import SourceTable
 from prorec.denoise import ProRec
-from prorec.noise.identifiability import InjectionCheck, describe_checks
+from prorec.noise.injection_checks import InjectionCheck, describe_checks
 from prorec.noise.posterior import MARKED
 
 _LIST = "the most suspicious ones: a list to review, whose length is --flag-fraction"

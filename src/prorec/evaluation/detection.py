@@ -103,7 +103,7 @@ def detection_metrics(
         "base_rate": base_rate,
     }
     if scores.min() >= 0 and scores.max() <= 1:
-        metrics["calibration_error"] = _calibration_error(scores, truth, bins)
+        metrics["calibration_error"] = compute_calibration_error(scores, truth, bins)
     return metrics
 
 
@@ -116,7 +116,27 @@ def _count_by_threshold(
     return np.flatnonzero(last_of_tie) + 1, np.cumsum(truth[order])[last_of_tie]
 
 
-def _calibration_error(scores: NDArray[np.float64], truth: NDArray[np.bool_], bins: int) -> float:
+def compute_calibration_error(scores: NDArray[np.floating], truth: NDArray[Any], bins: int = 10) -> float:
+    """Return the mean distance of the scores from the share of noise, over bins of equal width.
+
+    Parameters
+    ----------
+    scores : array
+        Noise probability of each interaction.
+    truth : array
+        Whether each interaction is noise, or the probability that it is.
+    bins : int, default 10
+        Number of bins.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> compute_calibration_error(np.array([0.5, 0.5, 0.9]), np.array([False, True, True])).__round__(3)
+    0.033
+    """
     bin_index = np.minimum((scores * bins).astype(np.int64), bins - 1)
     gap = np.bincount(bin_index, weights=scores - truth, minlength=bins)
     return float(np.abs(gap).sum() / len(scores))

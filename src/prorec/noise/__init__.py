@@ -4,7 +4,7 @@ from prorec.noise.account_issues import find_issues
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.flag_audit import FlagAudit, Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
 from prorec.noise.flag_error_bound import bound_wrong_share
-from prorec.noise.identifiability import InjectionCheck
+from prorec.noise.injection_checks import InjectionCheck
 from prorec.noise.issues import Issues
 from prorec.noise.noise_rate import NoiseRateEstimate
 

@@ -25,7 +25,7 @@ from prorec.noise.account_issues import find_issues
 from prorec.noise.cross_fitting import SampledPairs, assign_folds, copy_unfitted, cross_fit, sample_pairs
 from prorec.noise.density_ratio import OutOfUserRatio, fit_out_of_user_ratio
 from prorec.noise.flagging import flag_interactions
-from prorec.noise.identifiability import inject_into_pairs
+from prorec.noise.injection_checks import inject_into_pairs
 from prorec.noise.keeping import conformal_p_values, keep_interactions
 from prorec.noise.later_interactions import score_later, score_left_out
 from prorec.noise.leave_one_out import compute_leave_one_out_features

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple, fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from prorec.interactions import Interactions
 from prorec.models.model import restore_model
 from prorec.noise.cross_fitting import copy_unfitted, drop_entries
 from prorec.noise.finder import NoiseFinder
-from prorec.noise.identifiability import INJECTED_KINDS, InjectionCheck
+from prorec.noise.injection_checks import INJECTED_KINDS, InjectionCheck
 from prorec.noise.issues import Issues
 from prorec.noise.leave_one_out import count_leave_one_out_features
 from prorec.noise.pair_features import N_OTHER_FEATURES, ReferenceClicks
@@ -54,7 +55,7 @@ def finder_state(finder: NoiseFinder) -> tuple[dict[str, Any], Arrays]:
         "popularity": finder.reference_clicks_.popularity,
         "basis": finder.basis_,
         "noise_p_value": finder.noise_p_value_,
-        "injection_checks": np.array([[each.auroc, each.injected, each.rise] for each in finder.injection_checks_]),
+        "injection_checks": np.array([astuple(each)[1:] for each in finder.injection_checks_]),
     }
     arrays |= _pack_issues(finder.issues_)
     arrays |= finder.posterior_.to_arrays()
@@ -151,7 +152,7 @@ def _array_rules(interactions: Interactions, n_features: int) -> dict[str, Array
         "noise_p_value": ArrayRule((n,), minimum=0, maximum=1),
         "basis": ArrayRule((n,), "int8"),
         "popularity": ArrayRule(("fitted interactions",), minimum=0, maximum=interactions.n_users),
-        "injection_checks": ArrayRule((len(INJECTED_KINDS), 3), "float64", -1, 1),
+        "injection_checks": ArrayRule((len(INJECTED_KINDS), len(fields(InjectionCheck)) - 1), "float64", -1, 1),
         "is_extreme": ArrayRule((interactions.n_users,), "bool"),
         "can_tell": ArrayRule((), "bool"),
     }

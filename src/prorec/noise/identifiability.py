@@ -1,4 +1,4 @@
-"""Test whether a log can tell its noise, and measure by injection what flags on this very log are worth.
+"""Test whether a log can tell its noise.
 
 Noise that falls on items in proportion to their popularity can be told from true clicks only by what is known beyond
 popularity. Where only popularity separates clicks from negatives, a true click on a popular item and such noise look
@@ -16,10 +16,6 @@ with the lower end of h.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
@@ -32,44 +28,7 @@ _LONG_HISTORY = 20
 """Clicks of a user that are evidence enough to tell true clicks from noise."""
 _MAX_NOISE_RATE = 0.4
 """Noise rate above which even long histories do not tell noise from taste that no model can predict."""
-InjectedKind = Literal["uniform", "popularity"]
-INJECTED_KINDS: tuple[InjectedKind, ...] = ("uniform", "popularity")
-"""Kinds of noise that are injected: on all items alike, and in proportion to popularity."""
 _MAX_STRATA, _MIN_PAIRS = 30, 20
-
-
-@dataclass(frozen=True)
-class InjectionCheck:
-    """Results of injecting a little noise into the log itself."""
-
-    kind: InjectedKind
-    """Kind of the noise."""
-    auroc: float
-    """AUROC of the injected noise against the clicks of the log."""
-    injected: float
-    """Share of the injected clicks among all."""
-    rise: float
-    """Rise of the estimated noise rate; it should be about as large as `injected`."""
-
-
-def describe_checks(checks: Sequence[InjectionCheck]) -> str:
-    """Say how well injected noise is found.
-
-    Parameters
-    ----------
-    checks : sequence of InjectionCheck
-        Results of `inject_into_pairs`.
-
-    Returns
-    -------
-    str
-        One sentence.
-    """
-    auroc = {check.kind: check.auroc for check in checks}
-    return (
-        f"Noise that is injected into this log is found with an AUROC of {auroc['uniform']:.2f} if it falls on all "
-        f"items alike, and of {auroc['popularity']:.2f} if it falls on popular items."
-    )
 
 
 def auc_within_popularity(pairs: LabeledPairs) -> float:
@@ -103,7 +62,7 @@ def auc_within_popularity(pairs: LabeledPairs) -> float:
         n_clicks = int(pairs.is_click[own].sum())
         n_negatives = int(own.sum()) - n_clicks
         if min(n_clicks, n_negatives) >= _MIN_PAIRS:
-            total += n_clicks * _auc(pairs.log_ratio[own], pairs.is_click[own])
+            total += n_clicks * compute_auc(pairs.log_ratio[own], pairs.is_click[own])
             weight += n_clicks
     return total / weight if weight else 0.5
 
@@ -140,57 +99,25 @@ def restrict_to_identified(
     return NoiseRateLine(mean, 0.0, line.mean_popularity), NoiseRateEstimate(mean, 0.0, high, is_identified=False)
 
 
-def inject_into_pairs(
-    pairs: LabeledPairs, rng: np.random.Generator, *, is_identified: bool = True, ratio: float = 0.1
-) -> list[InjectionCheck]:
-    """Add some negatives to the clicks, as if they were noise in the log, and measure whether they are found.
-
-    A negative is scored by models that were not trained on it, and so is a noisy click. So a negative among the clicks
-    is the same as noise injected into the log, but for its small influence on the models.
+def compute_auc(values: Vector, label: NDArray[np.bool_]) -> float:
+    """Return the area under the ROC curve.
 
     Parameters
     ----------
-    pairs : LabeledPairs
-        Clicks and negatives.
-    rng : numpy.random.Generator
-        Generator of the choice.
-    is_identified : bool, default True
-        Whether the log can tell its noise. Otherwise noise is taken to fall on all items alike.
-    ratio : float, default 0.1
-        Number of injected clicks for each click.
+    values : array
+        Scores, with mean ranks for ties.
+    label : array of bool
+        Whether each score should be high; at least one should be, and at least one should not.
 
     Returns
     -------
-    list of InjectionCheck
-        For each kind of noise.
+    float
+
+    Examples
+    --------
+    >>> compute_auc(np.array([0.1, 0.3, 0.2]), np.array([False, True, True]))
+    1.0
     """
-    negatives, n_clicks = np.flatnonzero(~pairs.is_click), int(pairs.is_click.sum())
-    n_injected = max(1, round(ratio * n_clicks))
-    share = n_injected / (n_clicks + n_injected)
-    mean_popularity = max(float(pairs.popularity[negatives].mean()), 1e-12)
-    _, before = estimate_noise_rate(pairs, only_uniform=not is_identified)
-    checks = []
-    for kind in INJECTED_KINDS:
-        relative = np.ones(len(pairs.is_click)) if kind == "uniform" else pairs.popularity / mean_popularity
-        density = relative[negatives] + 1e-9
-        injected = rng.choice(negatives, n_injected, p=density / density.sum())
-        positions = np.append(np.arange(len(relative)), injected)
-        # The density ratio of the clicks with the injected ones among them.
-        added = n_injected / n_clicks
-        log_ratio = (np.log(np.exp(pairs.log_ratio) + added * relative + 1e-300) - np.log1p(added))[positions]
-        is_click = np.append(pairs.is_click, np.ones(n_injected, dtype=bool))
-        popularity = pairs.popularity[positions]
-        with_noise = LabeledPairs(log_ratio, popularity, is_click)
-        line, after = estimate_noise_rate(with_noise, only_uniform=not is_identified)
-        noise_score = np.log(np.maximum(line.at(popularity), 1e-12)) - log_ratio
-        is_injected = np.arange(len(positions)) >= len(relative)
-        rise = after.estimate - before.estimate * (1 - share)
-        checks.append(InjectionCheck(kind, _auc(noise_score[is_click], is_injected[is_click]), share, rise))
-    return checks
-
-
-def _auc(values: Vector, label: NDArray[np.bool_]) -> float:
-    """Return the area under the ROC curve."""
     n_true = int(label.sum())
     n_false = len(label) - n_true
     return float((rankdata(values)[label].sum() - n_true * (n_true + 1) / 2) / (n_true * n_false))

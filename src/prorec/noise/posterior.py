@@ -58,7 +58,7 @@ class NoisePosterior:
         """
         is_by_popularity = self.is_by_popularity(features)
         log_ratio = _log_ratio(self.density_ratio, self.cold_density_ratio, features, is_by_popularity)
-        log_fdr = _log_local_fdr(self.noise_rate_line, log_ratio, features.popularity)
+        log_fdr = compute_log_local_fdr(self.noise_rate_line, log_ratio, features.popularity)
         probability = calibrate(log_fdr, self.calibration)
         if not self.noise_rate.is_identified:
             return probability
@@ -169,8 +169,8 @@ def fit_posterior(
     line, noise_rate = restrict_to_identified(labeled, *estimate_noise_rate(labeled), typical_history)
     is_by_popularity = features.is_cold | (not noise_rate.is_identified)
     log_ratio = _log_ratio(ratio, cold_ratio, features, is_by_popularity)
-    log_fdr = _log_local_fdr(line, log_ratio, features.popularity)
-    expected_noise = line.at(features.popularity[~is_click]) * is_click.sum() / np.count_nonzero(~is_click)
+    log_fdr = compute_log_local_fdr(line, log_ratio, features.popularity)
+    expected_noise = count_expected_noise(line, features.popularity, is_click)
     calibration = fit_calibration(log_fdr[is_click], log_fdr[~is_click], expected_noise)
     return NoisePosterior(ratio, cold_ratio, line, noise_rate, calibration)
 
@@ -206,6 +206,27 @@ def label_pairs(
     is_warm = select_warm(features, is_click)
     log_ratio = out_of_user.log_ratio(features.matrix[is_warm], users[is_warm])
     return LabeledPairs(log_ratio, features.popularity[is_warm], is_click[is_warm])
+
+
+def count_expected_noise(line: NoiseRateLine, popularity: Vector, is_click: NDArray[np.bool_]) -> Vector:
+    """Return the number of noisy clicks that each negative stands for.
+
+    Parameters
+    ----------
+    line : NoiseRateLine
+        h for items of any popularity.
+    popularity : array
+        Popularity of the item of each click and negative.
+    is_click : array of bool
+        Whether each pair is a click; the others are negatives.
+
+    Returns
+    -------
+    array
+        One value per negative.
+    """
+    clicks_per_negative = float(is_click.sum() / np.count_nonzero(~is_click))
+    return line.at(popularity[~is_click]) * clicks_per_negative
 
 
 def fit_calibration(clicks: Vector, negatives: Vector, expected_noise: Vector) -> Vector:
@@ -279,6 +300,20 @@ def _log_ratio(
     return log_ratio
 
 
-def _log_local_fdr(line: NoiseRateLine, log_ratio: Vector, popularity: Vector) -> Vector:
-    """Return log h·f₀/f of each pair."""
+def compute_log_local_fdr(line: NoiseRateLine, log_ratio: Vector, popularity: Vector) -> Vector:
+    """Return log h·f₀/f of each pair.
+
+    Parameters
+    ----------
+    line : NoiseRateLine
+        h for items of any popularity.
+    log_ratio : array
+        log f/f₀ of each pair.
+    popularity : array
+        Popularity of each pair's item.
+
+    Returns
+    -------
+    array
+    """
     return np.log(np.maximum(line.at(popularity), 1e-12)) - log_ratio

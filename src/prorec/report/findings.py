@@ -13,7 +13,7 @@ from prorec.denoise.denoiser import ProRec
 from prorec.denoise.history import Round
 from prorec.interactions import Interactions
 from prorec.noise.flagging import FlagRule
-from prorec.noise.identifiability import InjectionCheck
+from prorec.noise.injection_checks import InjectionCheck
 from prorec.noise.issues import Issues
 from prorec.noise.noise_rate import NoiseRateEstimate
 from prorec.report.formatting import to_epoch_seconds

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from prorec.noise.flagging import flag_interactions
-from prorec.noise.identifiability import describe_checks
+from prorec.noise.injection_checks import describe_checks
 from prorec.report.findings import Findings
 from prorec.report.formatting import format_change, format_count, format_duration, format_percent
 from prorec.report.gain import Gain
