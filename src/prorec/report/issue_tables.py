@@ -42,24 +42,6 @@ class IssueTable:
     """Rows, the most suspicious first."""
 
 
-def list_issues(findings: Findings) -> list[str]:
-    """Return a sentence for each issue that the log has.
-
-    Parameters
-    ----------
-    findings : Findings
-        Results of a denoiser, with issues.
-
-    Returns
-    -------
-    list of str
-    """
-    if findings.issues is None:
-        return []
-    rows = findings.issues.summary().to_pylist()
-    return [row["sentence"] for row in rows if row["count"] and row["issue"] != "account"]
-
-
 def make_issue_tables(findings: Findings) -> list[IssueTable]:
     """Make the tables of suspicious accounts and items.
 
