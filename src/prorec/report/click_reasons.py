@@ -79,7 +79,7 @@ def compare_with_other_items(
     --------
     >>> clicks = csr_array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1]])
     >>> compare_with_other_items(clicks, np.array([0]), np.array([2]))[0]
-    'Its 1 other user shares no other item with this user, unlike the users of 2 of the 2 other items.'
+    'Its 1 other user shares no other item with this user; users of each of the 2 other items share some.'
     """
     by_item = csr_array(csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape).T)
     popularity, activity = np.diff(by_item.indptr), np.diff(matrix.indptr)
@@ -114,13 +114,11 @@ def _describe_shares(n_items: int, n_others: int, share: float, n_larger: int) -
         return "The only click of this user."
     if not n_others:
         return "No other user has this item."
-    users = f"Its {format_count(n_others, 'other user')}"
-    compared = f"{n_larger:,} of the {format_count(n_items, 'other item')}"
-    if not share:
-        verb = "shares" if n_others == 1 else "share"
-        return f"{users} {verb} no other item with this user, unlike the users of {compared}."
-    verb = "has" if n_others == 1 else "have"
-    sentence = f"{users} {verb} {format_percent(share)} of their other clicks in common with this user"
+    users = f"Its {format_count(n_others, 'other user')} {'shares' if n_others == 1 else 'share'}"
+    compared = f"{'the' if n_items == 1 else 'each of the'} {format_count(n_items, 'other item')}"
+    if n_larger < n_items:
+        compared = f"{n_larger:,} of the {format_count(n_items, 'other item')}"
+    shared = f"{format_percent(share)} of their other clicks" if share else "no other item"
     if 2 * n_larger > n_items:
-        return f"{sentence}, less than the users of {compared}."
-    return f"{sentence}, which is not unusual for this user: the models doubt it for other reasons."
+        return f"{users} {shared} with this user; users of {compared} share {'more' if share else 'some'}."
+    return f"{users} {shared} with this user, which is not unusual: the models doubt this item for other reasons."

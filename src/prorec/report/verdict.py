@@ -88,12 +88,15 @@ def _describe_noise(findings: Findings) -> str:
 
 def _say_how_sure(findings: Findings, n_flagged: int) -> str:
     rate, rule = findings.noise_rate, findings.flag_rule
-    flags = f"the {format_count(n_flagged, 'flagged click')} ({format_percent(n_flagged, len(findings.flagged))})"
+    share = format_percent(n_flagged, len(findings.flagged))
+    flags = f"the {format_count(n_flagged, 'flagged click')} ({share})"
     if rate is None:
         return f"Nothing bounds how many of {flags} are wrong." if n_flagged else "No click stands out from the others."
     if not rate.is_identified:
         reason = "Genuine clicks cannot be told from noise here, as popularity explains most of both"
-        return f"{reason}; only {flags} are flagged." if n_flagged else f"{reason}, so nothing is flagged."
+        if n_flagged:
+            return f"{reason}; only {format_count(n_flagged, 'click')} ({share}) {'is' if n_flagged == 1 else 'are'} flagged."
+        return f"{reason}, so nothing is flagged."
     interval = f"The share is between {format_percent(rate.low)} and {format_percent(rate.high)} with 95% confidence"
     if not n_flagged:
         return f"{interval}, but no group of clicks is surely noise, so nothing is flagged."

@@ -71,10 +71,10 @@ const makeHeader = (column, content) => makeElement("th", { scope: "col", class:
 function makeRow(click) {
   const cells = makeCells(COLUMNS, click), user = cells[COLUMNS.findIndex(column => column.key === "user")];
   user.replaceChildren(makeElement("button", { type: "button", class: "link", onclick: () => openUser(clicks.user[click]) }, user.textContent));
-  return makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...cells, makeReasonCell(click), makeVerdictCell(click));
+  return makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...cells, makeReasonCell(click, byId("which").value === "all"), makeVerdictCell(click));
 }
 
-const makeReasonCell = click => makeElement("td", { class: "why" }, ...(clicks.flagged[click] ? [makeElement("span", { class: "badge" }, "flagged"), " "] : []), data.reasons[click] || "");
+const makeReasonCell = (click, hasBadge) => makeElement("td", { class: "why" }, ...(hasBadge && clicks.flagged[click] ? [makeElement("span", { class: "badge" }, "flagged"), " "] : []), data.reasons[click] || "");
 
 // ── csv ──
 // A cell that a spreadsheet would take for a formula gets an apostrophe in front; a plain number stays a number.

@@ -52,7 +52,7 @@ function makeUserTable(id, label, columns, own) {
   const shown = own.slice(0, MAX_ROWS), hasReasons = id === "user-clicks";
   return makeElement("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": label + ", table" }, makeElement("table", { class: "as-cards", id },
     makeElement("thead", {}, makeElement("tr", {}, ...columns.map(column => makeHeader(column, column.label)), ...(hasReasons ? [makeElement("th", { scope: "col" }, "why")] : []))),
-    makeElement("tbody", {}, ...shown.map(click => makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...makeCells(columns, click), ...(hasReasons ? [makeReasonCell(click)] : []))))),
+    makeElement("tbody", {}, ...shown.map(click => makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...makeCells(columns, click), ...(hasReasons ? [makeReasonCell(click, true)] : []))))),
     ...(shown.length < own.length ? [makeElement("p", {}, "The table shows the " + formatInteger(shown.length) + " most suspicious clicks.")] : []));
 }
 
