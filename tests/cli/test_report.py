@@ -54,7 +54,8 @@ def test_report_of_a_csv(folder: Path, tmp_path: Path) -> None:
     assert "noise rate is estimated at" in done.stdout
     page, data = out.read_text(), read_data(out)
     assert "<title>Which clicks in clicks.csv are noise?</title>" in page
-    assert "95% interval" in page
+    assert "with 95% confidence" in page
+    assert "changes by" in page
     assert 'id="chart-time"' in page
     assert 'id="chart-categories"' in page
     assert data["clicks"]["time"] is not None
@@ -62,6 +63,19 @@ def test_report_of_a_csv(folder: Path, tmp_path: Path) -> None:
     club = prorec.make_cinema(120, 90, seed=3).interactions
     names = dict(zip(club.items.tolist(), item_names(club), strict=True))
     assert data["items"]["name"] == [names[int(item)] for item in data["items"]["id"]]
+
+
+def test_repeats_are_counted(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "clicks.csv").read_text().splitlines()
+    (tmp_path / "log.csv").write_text("\n".join([*lines, *lines[1:8]]) + "\n")
+    sentence = "7 rows repeat a user and an item; each pair counts once."
+    for words in (
+        ("report", "log.csv", "--out", "a.html"),
+        ("denoise", "log.csv", "--out", "b.csv", "--report", "b.html"),
+    ):
+        done = run(*words, "--noise-method", "plan", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert sentence in (tmp_path / words[-1]).read_text()
 
 
 def test_report_of_denoise(folder: Path, tmp_path: Path) -> None:
@@ -73,8 +87,8 @@ def test_report_of_denoise(folder: Path, tmp_path: Path) -> None:
     assert summary["report"] == str(page)
     assert run("denoise", str(folder / "clicks.csv"), "--out", str(without)).returncode == 0
     assert with_report.read_bytes() == without.read_bytes()
-    assert f"<strong>{summary['flagged_rows']:,}</strong>" in page.read_text()
-    assert "95% interval" in page.read_text(), "the default estimates the noise rate"
+    assert f"flagged clicks</th><td>{summary['flagged_rows']:,}</td>" in page.read_text()
+    assert "with 95% confidence" in page.read_text(), "the default estimates the noise rate"
 
 
 def test_report_of_a_trained_denoiser(folder: Path, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_order_and_counts(findings: Findings) -> None:
         "Bots",
         "Test accounts",
         "Copies",
-        "Made-up accounts",
+        "Odd accounts",
         "Pushed items",
         "Bursts",
         "Repeats",

@@ -56,7 +56,10 @@ def test_a_basket_that_can_be_counted_by_hand() -> None:
     """Ann has tea, milk and a drill; two others have tea and milk, and two others a drill and a saw."""
     log = [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]
     sentences = compare_with_other_items(csr_array(np.array(log)), np.array([0, 0]), np.array([2, 0]))
-    assert sentences[0] == "Its 2 other users share no other item with this user; users of each of the 2 other items share some."
+    assert (
+        sentences[0]
+        == "Its 2 other users share no other item with this user; users of each of the 2 other items share some."
+    )
     assert sentences[1].startswith("Its 2 other users share 100% of their other clicks with this user, which is not")
 
 

@@ -128,7 +128,11 @@ def make_gain(mean: float, low: float, high: float, best: str = "scaled") -> Gai
 @pytest.mark.parametrize(
     ("gain", "start", "numbers"),
     [
-        (make_gain(0.21, 0.002, 0.02), "Training with the weights gives better", "+5.0% (95% interval +1.0% to +10.0%)"),
+        (
+            make_gain(0.21, 0.002, 0.02),
+            "Training with the weights gives better",
+            "+5.0% (95% interval +1.0% to +10.0%)",
+        ),
         (make_gain(0.21, -0.002, 0.02), "Training with the weights makes no sure", "+5.0% (95% interval −1.0% to"),
         (make_gain(0.19, -0.02, -0.002), "Train without the weights", "−5.0% (95% interval −10.0% to −1.0%)"),
     ],

@@ -95,7 +95,8 @@ def report(
             denoiser.model = model.cap_rank(denoiser.model, clicks)
             denoiser.fit(clicks, progress=progress, track_loss=True)
             seconds = time.perf_counter() - started
-            write_report(denoiser, output.out, title=source.report_title, seconds=seconds, progress=progress)
+            shown: dict[str, Any] = {"seconds": seconds, "n_rows": log.table.num_rows}
+            write_report(denoiser, output.out, title=source.report_title, progress=progress, **shown)
             skipped, text = write_rejected(log, output.out)
     rate = denoiser.finder_.noise_rate_ if denoiser.noise_method != "plan" else None
     result = {

@@ -60,7 +60,7 @@ def _account_alerts(findings: Findings) -> Iterator[Alert]:
         ("Bots", bots, "acts like a program", "act like programs"),
         ("Test accounts", tests, "walks through the catalogue in order", "walk through the catalogue in order"),
         ("Copies", copies, "has nearly all items of another account", "have nearly all items of another account"),
-        ("Made-up accounts", others, "clicks at random or in a burst", "click at random or in bursts"),
+        ("Odd accounts", others, "clicks at random or in a burst", "click at random or in bursts"),
     ):
         if n_users := int(users.sum()):
             clicks = format_count(int(activity[users].sum()), "click")
@@ -95,7 +95,7 @@ def _data_alerts(findings: Findings, n_rows: int | None) -> Iterator[Alert]:
         verb = "repeats" if n_repeats == 1 else "repeat"
         sentence = f"{format_count(n_repeats, 'row')} {verb} a user and an item; each pair counts once."
         yield Alert("Repeats", sentence, "log")
-    n_users, n_single = np.count_nonzero(log.activity), int((log.activity == 1).sum())
+    n_users, n_single = int(np.count_nonzero(log.activity)), int((log.activity == 1).sum())
     if n_single >= _MIN_SINGLE_SHARE * n_users:
         share = format_percent(n_single, n_users)
         users = f"{format_count(n_single, 'user')} ({share})"

@@ -54,7 +54,7 @@ def explain_clicks(findings: Findings, positions: NDArray[np.int64]) -> dict[int
 
 
 def compare_with_other_items(
-    matrix: csr_array, users: NDArray[np.int64], positions: NDArray[np.int64], max_visited: int = _MAX_VISITED
+    matrix: csr_array, users: NDArray[np.integer], positions: NDArray[np.int64], max_visited: int = _MAX_VISITED
 ) -> dict[int, str]:
     """Compare the users of an item with those of the user's other items.
 

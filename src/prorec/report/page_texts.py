@@ -10,7 +10,6 @@ from prorec.report.formatting import format_count, format_duration, format_perce
 from prorec.report.gain import Gain
 from prorec.report.row_selection import RowSelection
 
-
 DEFINITIONS = {
     "noise": "A click that might as well have been drawn at random, knowing nothing of the user.",
     "noise probability": "The probability that a click is noise. It is calibrated, unless this page says otherwise: of "

@@ -95,7 +95,8 @@ def _say_how_sure(findings: Findings, n_flagged: int) -> str:
     if not rate.is_identified:
         reason = "Genuine clicks cannot be told from noise here, as popularity explains most of both"
         if n_flagged:
-            return f"{reason}; only {format_count(n_flagged, 'click')} ({share}) {'is' if n_flagged == 1 else 'are'} flagged."
+            are = "is" if n_flagged == 1 else "are"
+            return f"{reason}; only {format_count(n_flagged, 'click')} ({share}) {are} flagged."
         return f"{reason}, so nothing is flagged."
     interval = f"The share is between {format_percent(rate.low)} and {format_percent(rate.high)} with 95% confidence"
     if not n_flagged:
@@ -147,7 +148,9 @@ def describe_gain(gain: Gain | str) -> str:
         return f"Whether training with the weights helps was not measured: {gain}."
     base, metric = gain.net.baseline_mean, gain.metric.upper()
     if not base:
-        return f"Whether training with the weights helps cannot be said: no model finds a held-out click ({metric} is 0)."
+        return (
+            f"Whether training with the weights helps cannot be said: no model finds a held-out click ({metric} is 0)."
+        )
     change, low, high = (format_change(each / base) for each in (gain.net.difference, gain.net.low, gain.net.high))
     numbers = f"{metric} changes by {change} (95% interval {low} to {high}) against {_BEST[gain.best]}"
     if gain.net.low > 0:
