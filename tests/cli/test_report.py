@@ -65,6 +65,27 @@ def test_report_of_a_csv(folder: Path, tmp_path: Path) -> None:
     assert data["items"]["name"] == [names[int(item)] for item in data["items"]["id"]]
 
 
+def test_two_reports_are_compared(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "clicks.csv").read_text().splitlines()
+    (tmp_path / "old.csv").write_text("\n".join(lines[: len(lines) // 2]) + "\n")
+    method = ("--noise-method", "plan")
+    done = run("report", "old.csv", "--out", "old.html", "--json", *method, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 'id="changes"' not in (tmp_path / "old.html").read_text()
+    (tmp_path / "last-week.json").write_text(done.stdout)
+    words = ("report", str(folder / "clicks.csv"), "--out", "new.html", "--compare", "last-week.json", *method)
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    before, now = json.loads((tmp_path / "last-week.json").read_text())["interactions"], len(lines) - 1
+    row = f'<th scope="row">clicks</th><td>{before:,}</td><td>{now:,}</td><td>+{now / before - 1:.1%}</td>'
+    assert row in (tmp_path / "new.html").read_text()
+    for text, message in (("{}", "prorec report --json"), ("<p>", "not the JSON of an earlier report")):
+        (tmp_path / "bad.json").write_text(text)
+        done = run("report", "old.csv", "--out", "bad.html", "--compare", "bad.json", cwd=tmp_path)
+        assert (done.returncode, message in " ".join(done.stderr.split())) == (2, True), done.stderr
+        assert not (tmp_path / "bad.html").exists()
+
+
 def test_repeats_are_counted(folder: Path, tmp_path: Path) -> None:
     lines = (folder / "clicks.csv").read_text().splitlines()
     (tmp_path / "log.csv").write_text("\n".join([*lines, *lines[1:8]]) + "\n")

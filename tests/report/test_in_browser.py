@@ -492,7 +492,7 @@ def test_charts_without_javascript(open_report: OpenFunction, cinema_page: Path)
 
 
 SCREENSHOTS: dict[str, dict[str, Any]] = {
-    "report": {"viewport": {"width": 1280, "height": 1000}},
+    "report": {"viewport": {"width": 1280, "height": 1300}},
     "report-dark": {"viewport": {"width": 1280, "height": 1000}, "color_scheme": "dark"},
     "report-phone": {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2},
 }

@@ -14,6 +14,7 @@ from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec._core.progress import Progress, check_progress
 from prorec.denoise.denoiser import ProRec
 from prorec.report.alerts import make_alerts
+from prorec.report.changes import list_changes, read_earlier_report
 from prorec.report.findings import Findings, collect_findings
 from prorec.report.formatting import format_count
 from prorec.report.gain import Gain, RecommendationLists, measure_gain, recommend_before_and_after
@@ -34,6 +35,7 @@ def write_report(
     held_out: bool = True,
     seconds: float | None = None,
     n_rows: int | None = None,
+    earlier: Any = None,
     progress: Progress | None = None,
 ) -> None:
     """Write a page about a fitted denoiser.
@@ -56,6 +58,8 @@ def write_report(
         Duration of the work that the page shows; by default, the time of transport plans and fits.
     n_rows : int, optional
         Number of rows of the log, from which the page tells how many repeat a pair.
+    earlier : dict, optional
+        Summary of an earlier report, as `prorec report --json` prints it; the page then says what has changed.
     progress : Progress, optional
         Function that is called with the task, the number of steps done and the number of steps in all.
 
@@ -78,11 +82,23 @@ def write_report(
     if not isinstance(title, str) or not title.strip():
         raise InputError(f"title must be a text that is not empty; got {safe_repr(title)}")
     check_progress(progress)
+    if earlier is not None:
+        read_earlier_report(earlier)
     findings = collect_findings(denoiser, is_noise)
     selection = select_rows(findings.interactions, findings.noise_probability, findings.flagged)
     lists = recommend_before_and_after(denoiser, selection.complete_users, progress)
     gain = measure_gain(denoiser, progress) if held_out else "the report was made with held_out=False"
-    write_page(path, findings, gain, title=title, seconds=seconds, n_rows=n_rows, selection=selection, lists=lists)
+    write_page(
+        path,
+        findings,
+        gain,
+        title=title,
+        seconds=seconds,
+        n_rows=n_rows,
+        earlier=earlier,
+        selection=selection,
+        lists=lists,
+    )
 
 
 def check_report_path(path: str | Path) -> None:
@@ -122,6 +138,7 @@ def write_page(
     title: str,
     seconds: float | None = None,
     n_rows: int | None = None,
+    earlier: Any = None,
     selection: RowSelection | None = None,
     lists: RecommendationLists | None = None,
 ) -> None:
@@ -141,6 +158,8 @@ def write_page(
         Duration of the work that the page shows; by default, the time of transport plans and fits.
     n_rows : int, optional
         Number of rows of the log, if it is known.
+    earlier : dict, optional
+        Summary of an earlier report.
     selection : RowSelection, optional
         Interactions that the page holds; by default those that `select_rows` selects.
     lists : RecommendationLists, optional
@@ -176,6 +195,7 @@ def write_page(
         lead=f"{n} of {n_users} with {n_items}. {findings.sample_note}".rstrip(),
         verdict=make_verdict(findings, gain),
         alerts=make_alerts(findings, n_rows),
+        changes=[] if earlier is None else list_changes(findings, read_earlier_report(earlier)),
         table_note=make_table_note(findings, selection),
         user_note=make_user_note(findings, selection),
         issue_tables=make_issue_tables(findings),
