@@ -60,6 +60,16 @@ def test_a_fraction_of_flags_has_the_mean_of_its_probabilities(findings: Finding
     verdict = make_verdict(replace(findings, flag_rule={"fraction": 0.003}), "")
     assert "of the 2 flagged clicks" in verdict.how_sure
     assert "about 5.0% should be wrong" in verdict.how_sure
+    assert "--drop" in verdict.what_next
+
+
+def test_flags_that_are_often_wrong_are_not_to_be_removed(findings: Findings) -> None:
+    often = replace(findings, flag_rule={"fdr": 0.6})
+    by_fraction = replace(findings, flag_rule={"fraction": 0.9}, flagged=findings.noise_probability > 0)
+    for each in (often, by_fraction):
+        verdict = make_verdict(each, "")
+        assert "one by one" in verdict.what_next
+        assert "--drop" not in verdict.what_next
 
 
 def test_nothing_flagged_names_the_least_larger_fdr(findings: Findings) -> None:

@@ -17,21 +17,23 @@ _BEST = {
     "scaled": "the model with all weights equally small",
     "shuffled": "the model with the weights in random places",
 }
+_MAX_REMOVED_WRONG = 0.2
+"""Share of wrong flags above which nobody should remove all flagged clicks."""
 _LARGER_FDRS = (0.2, 0.3, 0.4, 0.5)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the report says first, in one sentence each."""
+    """First sentences of the report, one for each question."""
 
     how_noisy: str
     """How noisy the log is."""
     how_sure: str
     """How sure that is."""
     what_next: str
-    """What to do next."""
+    """Next step."""
     recommendations: str
-    """What denoising gains, beyond its controls."""
+    """Gain of denoising beyond its controls."""
 
 
 def make_verdict(findings: Findings, gain: Gain | str) -> Verdict:
@@ -103,8 +105,7 @@ def _say_how_sure(findings: Findings, n_flagged: int) -> str:
         return f"{interval}, but no group of clicks is surely noise, so nothing is flagged."
     if "fdr" in rule:
         return f"{interval}; of {flags}, at most about {format_percent(rule['fdr'])} should be wrong."
-    wrong = format_percent(float(1 - findings.noise_probability[findings.flagged].mean(dtype=np.float64)))
-    return f"{interval}; of {flags}, about {wrong} should be wrong, as you asked for so many."
+    return f"{interval}; of {flags}, about {format_percent(_wrong_share(findings))} should be wrong."
 
 
 def _say_what_next(findings: Findings, n_flagged: int) -> str:
@@ -114,6 +115,8 @@ def _say_what_next(findings: Findings, n_flagged: int) -> str:
             "Remove nothing on the word of this page; collect more clicks of each user, or mark clicks that you know "
             "are genuine or noise (--trusted-col, --suspect-col)."
         )
+    if n_flagged and rate is not None and _wrong_share(findings) > _MAX_REMOVED_WRONG:
+        return "Look at the flagged clicks one by one, and mark each as right or wrong: do not remove them all."
     if n_flagged:
         return (
             "Look at a random sample of the flagged clicks and mark each as right or wrong; if few are wrong, prorec "
@@ -130,6 +133,13 @@ def _say_what_next(findings: Findings, n_flagged: int) -> str:
                 f"{format_percent(fdr)} may be wrong."
             )
     return "Remove nothing: this log is as clean as can be told."
+
+
+def _wrong_share(findings: Findings) -> float:
+    """Return the share of flags that may be wrong by the rule, or else by the noise probabilities."""
+    if "fdr" in findings.flag_rule:
+        return findings.flag_rule["fdr"]
+    return float(1 - findings.noise_probability[findings.flagged].mean(dtype=np.float64))
 
 
 def describe_gain(gain: Gain | str) -> str:
