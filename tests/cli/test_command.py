@@ -33,7 +33,7 @@ def test_demo_prints_its_findings_and_writes_a_report(no_data: Path, tmp_path: P
     assert "nan" not in done.stdout
     assert done.stdout.rstrip().endswith("The report is in prorec-demo.html. Open it in a browser.")
     report = tmp_path / "prorec-demo.html"
-    assert f"<strong>{int(denoiser.flagged_.sum()):,}</strong>" in report.read_text()
+    assert f"flagged clicks</th><td>{int(denoiser.flagged_.sum()):,}</td>" in report.read_text()
     assert report.stat().st_size < 5e6
     assert run("demo", cwd=tmp_path).stdout == done.stdout, "the same every time"
     plain = {"PYTHONIOENCODING": "ascii"}

@@ -54,7 +54,8 @@ def test_report_of_a_csv(folder: Path, tmp_path: Path) -> None:
     assert "noise rate is estimated at" in done.stdout
     page, data = out.read_text(), read_data(out)
     assert "<title>Which clicks in clicks.csv are noise?</title>" in page
-    assert "95% interval" in page
+    assert "with 95% confidence" in page
+    assert "changes by" in page
     assert 'id="chart-time"' in page
     assert 'id="chart-categories"' in page
     assert data["clicks"]["time"] is not None
@@ -62,6 +63,40 @@ def test_report_of_a_csv(folder: Path, tmp_path: Path) -> None:
     club = prorec.make_cinema(120, 90, seed=3).interactions
     names = dict(zip(club.items.tolist(), item_names(club), strict=True))
     assert data["items"]["name"] == [names[int(item)] for item in data["items"]["id"]]
+
+
+def test_two_reports_are_compared(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "clicks.csv").read_text().splitlines()
+    (tmp_path / "old.csv").write_text("\n".join(lines[: len(lines) // 2]) + "\n")
+    method = ("--noise-method", "plan")
+    done = run("report", "old.csv", "--out", "old.html", "--json", *method, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 'id="changes"' not in (tmp_path / "old.html").read_text()
+    (tmp_path / "last-week.json").write_text(done.stdout)
+    words = ("report", str(folder / "clicks.csv"), "--out", "new.html", "--compare", "last-week.json", *method)
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    before, now = json.loads((tmp_path / "last-week.json").read_text())["interactions"], len(lines) - 1
+    row = f'<th scope="row">clicks</th><td>{before:,}</td><td>{now:,}</td><td>+{now / before - 1:.1%}</td>'
+    assert row in (tmp_path / "new.html").read_text()
+    for text, message in (("{}", "prorec report --json"), ("<p>", "not the JSON of an earlier report")):
+        (tmp_path / "bad.json").write_text(text)
+        done = run("report", "old.csv", "--out", "bad.html", "--compare", "bad.json", cwd=tmp_path)
+        assert (done.returncode, message in " ".join(done.stderr.split())) == (2, True), done.stderr
+        assert not (tmp_path / "bad.html").exists()
+
+
+def test_repeats_are_counted(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "clicks.csv").read_text().splitlines()
+    (tmp_path / "log.csv").write_text("\n".join([*lines, *lines[1:8]]) + "\n")
+    sentence = "7 rows repeat a user and an item; each pair counts once."
+    for words in (
+        ("report", "log.csv", "--out", "a.html"),
+        ("denoise", "log.csv", "--out", "b.csv", "--report", "b.html"),
+    ):
+        done = run(*words, "--noise-method", "plan", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert sentence in (tmp_path / words[-1]).read_text()
 
 
 def test_report_of_denoise(folder: Path, tmp_path: Path) -> None:
@@ -73,8 +108,8 @@ def test_report_of_denoise(folder: Path, tmp_path: Path) -> None:
     assert summary["report"] == str(page)
     assert run("denoise", str(folder / "clicks.csv"), "--out", str(without)).returncode == 0
     assert with_report.read_bytes() == without.read_bytes()
-    assert f"<strong>{summary['flagged_rows']:,}</strong>" in page.read_text()
-    assert "95% interval" in page.read_text(), "the default estimates the noise rate"
+    assert f"flagged clicks</th><td>{summary['flagged_rows']:,}</td>" in page.read_text()
+    assert "with 95% confidence" in page.read_text(), "the default estimates the noise rate"
 
 
 def test_report_of_a_trained_denoiser(folder: Path, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_rounds_fit_again_and_report_on_a_sample(spark: Any, club: Interactions,
     expected = [table[int(user), int(item)]["weight"] for user, item in by_text]
     column = data["clicks"]["weight"]
     np.testing.assert_allclose(np.frombuffer(base64.b64decode(column["bytes"]), "<f4"), expected, rtol=1e-6)
-    assert f"<strong>{chosen.sum():,}</strong>" in page
+    assert f"clicks</th><td>{chosen.sum():,}, " in page
 
 
 def test_users_and_items_without_weight_keep_their_rows(spark: Any, club: Interactions) -> None:

@@ -188,7 +188,7 @@ def test_same_probabilities_as_on_one_machine_if_executors_are_killed(
 
     result.report(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
-    assert f"<strong>{format_percent(result.noise_rate.estimate)}</strong>" in page
+    assert f"noise rate</th><td>{format_percent(result.noise_rate.estimate)}</td>" in page
     assert result.summary()["noise_rate"] == asdict(result.noise_rate)
 
 

@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import expect
 from scipy.sparse import csr_array, lil_array
 
-from prorec import NoiseFinder, ProRec, inject_noise, make_cinema
+from prorec import Interactions, NoiseFinder, ProRec, inject_noise, make_cinema
 from prorec.models import NCE, SVD
 from prorec.noise import draw_flagged, read_verdicts
 from prorec.report import write_report
@@ -28,10 +28,25 @@ def percent(text: str) -> float:
 def test_sections_are_visible(open_report: OpenFunction, cinema_page: Path) -> None:
     report = open_report(cinema_page)
     assert report.page.title() == "The cinema: which clicks are noise?"
-    for part in ("overview", "suspicious", "user", "charts", "method"):
+    for part in ("verdict", "issues", "suspicious", "user", "charts", "details", "terms"):
         assert report.page.is_visible(f"#{part}")
-    assert "51,753" in report.page.inner_text("#overview")
-    assert report.page.locator("#charts figure").count() == 9
+    assert "51,753" in report.page.inner_text("#verdict")
+    assert report.page.locator(".answers dd").count() == 4
+    assert report.page.locator("#charts figure").count() == 5
+    assert report.page.locator("#details figure").count() == 4
+
+
+def test_the_paper_s_quantities_are_details(open_report: OpenFunction, cinema_page: Path) -> None:
+    page = open_report(cinema_page).page
+    before = page.inner_text("#verdict") + page.inner_text("#issues") + page.inner_text("#suspicious")
+    before += page.inner_text("#user") + page.inner_text("#charts")
+    for sign in ("ρ", "κ", "γ", "λ", "row share", "threshold"):
+        assert sign not in before
+        assert sign in page.inner_text("#details")
+    for header in page.locator("#user-shares thead th").all()[1:]:
+        assert header.get_attribute("title")
+    titles = [each.get_attribute("title") for each in page.locator("#clicks thead th[title]").all()]
+    assert titles == page.locator("#terms dd").all_inner_texts()[1:2], "that of the noise probability"
 
 
 def test_paints_in_less_than_two_seconds(open_report: OpenFunction, large_page: Path) -> None:
@@ -72,8 +87,15 @@ def test_find_a_user(open_report: OpenFunction, cinema_page: Path, cinema_denois
     items = interactions.item_codes[own][order]
     assert [each[0] for each in shown] == [interactions.item_names[item] for item in items]
     assert [each[1] for each in shown] == [", ".join(interactions.item_categories[item]) for item in items]
-    assert [float(each[6]) for each in shown] == pytest.approx(cinema_denoiser.weights_.data[own][order], rel=0.01)
-    assert float(shown[0][4]) == pytest.approx(cinema_denoiser.thresholds_.value[row], rel=0.01)
+    assert [float(each[4]) for each in shown] == pytest.approx(cinema_denoiser.weights_.data[own][order], rel=0.01)
+    assert [each[5].startswith("flagged") for each in shown] == cinema_denoiser.flagged_[own][order].tolist()
+    assert page.is_hidden("#user-shares")
+    page.click("#user-plan summary")
+    plan = report.rows("#user-shares")
+    shares = cinema_denoiser.matching_.row_shares[own][order]
+    assert [float(each[1]) for each in plan] == pytest.approx(shares, rel=0.06)  # two digits of small numbers
+    assert float(plan[0][2]) == pytest.approx(cinema_denoiser.thresholds_.value[row], rel=0.01)
+    assert [float(each[4]) for each in plan] == pytest.approx(cinema_denoiser.weights_.data[own][order], rel=0.01)
 
     after = [
         interactions.item_names[item]
@@ -92,24 +114,75 @@ def test_find_a_user(open_report: OpenFunction, cinema_page: Path, cinema_denois
             assert (mark in text) == (name not in others)
 
 
-def test_matrices_of_a_user(open_report: OpenFunction, cinema_page: Path, cinema_denoiser: ProRec) -> None:
+def read_cells(report: OpenPage, selector: str) -> list[tuple[str, float, float, str]]:
+    """Return the user, the weight, the opacity and the class of each click in a matrix, in order of the rows."""
+    script = "cells => cells.map(cell => [cell.textContent, cell.getAttribute('fill-opacity'), cell.className.baseVal])"
+    cells = []
+    for title, opacity, css_class in report.page.eval_on_selector_all(f"{selector} .cell.on", script):
+        user, _, rest = title.partition(", ")
+        cells.append((user, float(rest.rpartition(": ")[2]), float(opacity), css_class))
+    return cells
+
+
+def test_matrix_of_a_user(open_report: OpenFunction, cinema_page: Path, cinema_denoiser: ProRec) -> None:
     report, interactions = open_report(cinema_page), cinema_denoiser.interactions_
     assert interactions.item_names is not None
-    assert interactions.item_categories is not None
     user = report.page.inner_text("#user-details h3 >> nth=0").removeprefix("User ")
     row = int(interactions.user_positions([int(user)])[0])
     weights = interactions.with_weights(cinema_denoiser.weights_.data).matrix
+    flagged = interactions.with_weights(cinema_denoiser.flagged_.astype(np.float32)).matrix
     position = {name: index for index, name in enumerate(interactions.item_names)}
-    for index, matrix in enumerate((interactions.matrix, weights)):
-        titles = report.page.eval_on_selector_all(
-            f".sides figure:nth-child({index + 1}) .cell.on title", "titles => titles.map(title => title.textContent)"
-        )
-        assert sum(title.startswith(f"{user}, ") for title in titles) == min(interactions.activity[row], 24)
-        for title in titles:
-            user_id, _, rest = title.partition(", ")
-            name, _, value = rest.rpartition(": ")
-            pair = int(interactions.user_positions([int(user_id)])[0]), position[name]
-            assert float(value) == pytest.approx(matrix[pair], rel=0.01)
+    assert report.page.locator(".sides figure").count() == 1, "all weights were 1 before"
+    titles = report.page.eval_on_selector_all(".cell.on title", "titles => titles.map(title => title.textContent)")
+    assert sum(title.startswith(f"{user}, ") for title in titles) == min(interactions.activity[row], 24)
+    cells = read_cells(report, ".sides figure")
+    for title, (_, _, opacity, css_class) in zip(titles, cells, strict=True):
+        user_id, _, rest = title.partition(", ")
+        name, _, value = rest.rpartition(": ")
+        pair = int(interactions.user_positions([int(user_id)])[0]), position[name]
+        assert float(value) == pytest.approx(weights[pair], rel=0.01)
+        assert ("flagged" in css_class) == (flagged[pair] == 1)
+        assert opacity == 1 or not flagged[pair]
+    # The scale is that of the row: its largest weight is dark, and its smallest pale, unless it is flagged.
+    for owner in {cell[0] for cell in cells}:
+        own = [cell for cell in cells if cell[0] == owner]
+        values = [cell[1] for cell in own]
+        assert max(cell[2] for cell in own) == 1
+        for _, value, opacity, css_class in own:
+            if "flagged" not in css_class and max(values) > min(values) + 0.05:  # weights have three digits
+                shade = 0.25 + 0.75 * (value - min(values)) / (max(values) - min(values))
+                assert opacity == pytest.approx(shade, abs=0.03)
+    colors = report.page.eval_on_selector_all(
+        ".sides .cell.on", "cells => Array.from(new Set(cells.map(cell => getComputedStyle(cell).fill)))"
+    )
+    assert len(colors) == 2, "a flagged click has a colour of its own"
+
+
+def test_matrices_before_and_after(open_report: OpenFunction, tmp_path: Path) -> None:
+    weights = csr_array(np.array([[0.5, 1, 0, 1], [1, 0, 0.25, 1], [1, 1, 1, 0.75]]))
+    denoiser = ProRec(SVD(rank=1), noise_method="plan").fit(weights)
+    write_report(denoiser, tmp_path / "report.html", held_out=False)
+    report = open_report(tmp_path / "report.html")
+    report.page.fill("#find-user", "0")
+    report.page.press("#find-user", "Enter")
+    for index, matrix in enumerate((denoiser.interactions_.matrix, denoiser.weights_)):
+        cells = read_cells(report, f".sides figure:nth-child({index + 1})")
+        own = [cell[1] for cell in cells if cell[0] == "0"]
+        assert sorted(own) == pytest.approx(sorted(matrix[[0]].data), rel=0.01)
+
+
+def test_labels_of_matrices_are_whole(open_report: OpenFunction, cinema_page: Path) -> None:
+    page = open_report(cinema_page, viewport={"width": 390, "height": 844}, is_mobile=True).page
+    texts = page.locator("svg.matrix text")
+    assert not [text for text in texts.all_text_contents() if text.endswith("…")]
+    box = page.locator("svg.matrix").bounding_box()
+    assert box is not None
+    for text in texts.all():
+        inner = text.bounding_box()
+        assert inner is not None
+        assert box["x"] - 1 <= inner["x"]
+        assert inner["x"] + inner["width"] <= box["x"] + box["width"] + 1
+        assert box["y"] - 1 <= inner["y"]
 
 
 def test_accounts_and_items(open_report: OpenFunction, tmp_path: Path) -> None:
@@ -117,7 +190,11 @@ def test_accounts_and_items(open_report: OpenFunction, tmp_path: Path) -> None:
     denoiser = ProRec(NCE(rank=8), noise_method=NoiseFinder(folds=2)).fit(noisy)
     write_report(denoiser, tmp_path / "report.html", held_out=False)
     report = open_report(tmp_path / "report.html")
-    assert "Accounts that clicked at regular times: 3." in report.page.inner_text("#issues")
+    alert = report.page.locator("#alerts li", has_text="Bots")
+    assert alert.inner_text().split("\n")[-1].startswith("3 accounts act like programs: ")
+    assert report.page.inner_text(".answers dd >> nth=0").startswith("Bots are the main problem: 3 accounts")
+    alert.locator("a").click()
+    expect(report.page.locator("#issues-accounts")).to_be_in_viewport()
     rows = report.rows("#issues-accounts")
     n_clicks = [int(row[1].replace(",", "")) for row in rows]
     assert sorted(n_clicks[:3], reverse=True) == n_clicks[:3] == sorted(noisy.activity[-3:].tolist(), reverse=True)
@@ -128,14 +205,14 @@ def test_accounts_and_items(open_report: OpenFunction, tmp_path: Path) -> None:
     assert report.page.get_attribute(header, "aria-sort") == "ascending"
     assert [int(row[1].replace(",", "")) for row in report.rows("#issues-accounts")] == sorted(n_clicks)
     user = report.rows("#issues-accounts")[-1][0]
-    report.page.click("#issues-accounts tbody tr:last-child button")
+    report.page.click("#issues-accounts tbody tr:last-child button.link")
     assert report.page.inner_text("#user-details h3 >> nth=0") == f"User {user}"
 
 
 def test_click_on_a_user_shows_the_user(open_report: OpenFunction, cinema_page: Path) -> None:
     report = open_report(cinema_page)
     user = report.column("user")[3]
-    report.page.click("#clicks tbody tr:nth-child(4) button")
+    report.page.click("#clicks tbody tr:nth-child(4) button.link")
     assert report.page.inner_text("#user-details h3 >> nth=0") == f"User {user}"
 
 
@@ -248,30 +325,44 @@ def test_export(open_report: OpenFunction, cinema_page: Path, cinema_denoiser: P
     assert {row["flagged"] for row in rows} == {"true"}
 
 
+def find_click(interactions: Interactions, user: str, name: str) -> int:
+    """Return the position of the click of a user on an item of a name."""
+    assert interactions.item_names is not None
+    row = int(interactions.user_positions([int(user)])[0])
+    own = np.arange(interactions.matrix.indptr[row], interactions.matrix.indptr[row + 1])
+    return int(own[interactions.item_names[interactions.item_codes[own]] == name][0])
+
+
 def test_verdicts(open_report: OpenFunction, cinema_page: Path, cinema_denoiser: ProRec, tmp_path: Path) -> None:
     report, interactions = open_report(cinema_page), cinema_denoiser.interactions_
     page = report.page
     assert page.is_disabled("#export-verdicts")
-    page.select_option("#clicks tbody tr:nth-child(1) select", "genuine")
+    page.click("#clicks tbody tr:nth-child(1) [data-verdict=genuine]")
     chosen = report.column("user")[0], report.column("item")[0]
     page.select_option("#which", "sample")
     expect(page.locator("#click-count")).to_contain_text("29 clicks")
-    page.select_option("#clicks tbody tr:nth-child(2) select", "noise")
-    page.select_option("#clicks tbody tr:nth-child(3) select", "noise")
-    page.select_option("#clicks tbody tr:nth-child(3) select", "")
+    page.click("#clicks tbody tr:nth-child(2) >> text=right")
+    page.click("#clicks tbody tr:nth-child(3) >> text=right")
+    page.click("#clicks tbody tr:nth-child(3) >> text=right")
+    page.click("#clicks tbody tr:nth-child(4) >> text=wrong")
+    page.click("#clicks tbody tr:nth-child(4) >> text=right")
+    page.click("#clicks tbody tr:nth-child(4) >> text=right")
     page.click("#next-page")
     page.click("#previous-page")
-    assert page.input_value("#clicks tbody tr:nth-child(2) select") == "noise"
-    assert page.inner_text("#verdict-count").startswith("2 verdicts")
+    assert page.locator("#clicks tbody tr:nth-child(4) [aria-pressed=true]").count() == 0
+    assert page.get_attribute("#clicks tbody tr:nth-child(2) [data-verdict=noise]", "aria-pressed") == "true"
+    assert page.inner_text("#verdict-count").startswith("2 verdicts, ")
+    drawn = np.isin(np.arange(len(interactions)), draw_flagged(cinema_denoiser.flagged_))
+    n_drawn = 1 + int(drawn[find_click(interactions, *chosen)])
+    assert f"{n_drawn} of 29 in the random sample" in page.inner_text("#verdict-count")
     with page.expect_download() as download:
         page.click("#export-verdicts")
     path = tmp_path / "verdicts.csv"
     download.value.save_as(path)
     verdicts = read_verdicts(pacsv.read_csv(path), interactions)
-    drawn = draw_flagged(cinema_denoiser.flagged_)
     assert len(verdicts.positions) == 2
     assert sorted(verdicts.is_noise.tolist()) == [False, True]
-    assert verdicts.is_drawn.tolist() == np.isin(verdicts.positions, drawn).tolist()
+    assert verdicts.is_drawn.tolist() == drawn[verdicts.positions].tolist()
     position = verdicts.positions[~verdicts.is_noise][0]
     assert interactions.item_names is not None
     names = (
@@ -284,6 +375,10 @@ def test_verdicts(open_report: OpenFunction, cinema_page: Path, cinema_denoiser:
 def test_verdicts_on_hostile_names(open_report: OpenFunction, hostile_page: Path) -> None:
     page = open_report(hostile_page).page
     page.select_option("#which", "all")
+    expect(page.locator("#click-count")).to_contain_text("of 30 users")
+    page.click("#last-page")
+    buttons = page.locator("#clicks tbody tr:not(.flagged) >> nth=0").locator(".verdict-button").all_inner_texts()
+    assert buttons == ["noise", "genuine"], "without a flag, nothing is right or wrong"
     page.evaluate("for (let click = 0; click < nClicks; click++) verdicts.set(click, 'noise')")
     rows = list(csv.DictReader(page.evaluate("makeVerdictCsv()").splitlines(keepends=True)))
     assert len(rows) == page.evaluate("nClicks")
@@ -354,7 +449,22 @@ def test_accessibility(open_report: OpenFunction, cinema_page: Path, scheme: str
 def test_fits_on_a_phone(open_report: OpenFunction, cinema_page: Path) -> None:
     page = open_report(cinema_page, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True).page
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.evaluate("getComputedStyle(document.querySelector('#clicks tr:nth-child(1)')).display") == "block"
+    # The contents come before the controls: the filter is closed, and the theme at the end.
+    assert page.is_hidden("#filters")
+    top = {name: page.locator(name).bounding_box() for name in ("#clicks", "#export", "#theme", ".answers")}
+    y = {name: box["y"] for name, box in top.items() if box is not None}
+    assert y[".answers"] < 400
+    assert y["#clicks"] < y["#export"] < y["#theme"]
+    # A card has the item and its probability on the first line, the user and the verdict on the second.
+    card = page.locator("#clicks tbody tr >> nth=0")
+    parts = (".name", ".main-number", ".fact >> nth=0", ".verdict", ".why")
+    name, number, user, verdict, why = (card.locator(f"td{each}").bounding_box() or {} for each in parts)
+    assert abs(name["y"] - number["y"]) < 8
+    assert name["y"] + name["height"] <= user["y"] + 2
+    assert user["y"] < verdict["y"] + verdict["height"] <= why["y"] + 2
+    cut = """all => all.filter(each => getComputedStyle(each).display !== "inline"
+        && each.scrollWidth > each.clientWidth + 1).map(each => each.textContent)"""
+    assert page.eval_on_selector_all(".sections a, summary, td, th, dt, dd, button", cut) == [], "no label is cut"
 
 
 def test_print_hides_controls(open_report: OpenFunction, cinema_page: Path) -> None:
@@ -362,19 +472,27 @@ def test_print_hides_controls(open_report: OpenFunction, cinema_page: Path) -> N
     page.emulate_media(media="print")
     assert page.is_hidden("#filters")
     assert page.is_hidden("#theme")
+    assert page.locator("#suspicious button.verdict-button:visible").count() == 0
+    assert page.is_visible(".answers")
+    assert page.is_visible("#clicks td.why >> nth=0")
     assert page.is_visible("#chart-weights svg")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
 def test_charts_without_javascript(open_report: OpenFunction, cinema_page: Path) -> None:
     page = open_report(cinema_page, java_script_enabled=False).page
-    assert page.is_hidden("#suspicious")
+    assert page.is_hidden("#clicks")
+    assert page.is_hidden("#filter-box")
+    assert page.is_hidden("#user")
+    assert page.is_hidden("#theme")
+    assert page.is_visible(".answers")
+    assert page.is_visible("#issues")
     assert page.is_visible("#chart-weights svg")
-    assert page.is_visible("noscript p")
+    assert page.is_visible("#suspicious noscript p")
 
 
 SCREENSHOTS: dict[str, dict[str, Any]] = {
-    "report": {"viewport": {"width": 1280, "height": 1000}},
+    "report": {"viewport": {"width": 1280, "height": 1300}},
     "report-dark": {"viewport": {"width": 1280, "height": 1000}, "color_scheme": "dark"},
     "report-phone": {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2},
 }

@@ -19,15 +19,19 @@ from scipy.sparse import csr_array
 from prorec import Interactions, MissingExtraError, ProRec
 from prorec._core.errors import InputError, NotFittedError
 from prorec.cli.demo import demo_denoiser
+from prorec.denoise.controls import equalize_weights, make_control, shuffle_weights
 from prorec.evaluation.comparison import compare_on_splits
+from prorec.evaluation.significance import compare
 from prorec.models import NCE, SVD
 from prorec.noise import Issues
 from prorec.noise.injection_checks import describe_checks
 from prorec.report import write_report
 from prorec.report.findings import collect_findings
 from prorec.report.formatting import format_change
+from prorec.report.gain import Gain, measure_gain
 from prorec.report.issue_tables import make_issue_tables
 from prorec.report.page_data import pack_column
+from prorec.report.verdict import describe_gain
 from tests.report.conftest import HOSTILE, read_data
 
 DTYPES = {"float32": "<f4", "float64": "<f8", "int32": "<i4", "uint8": "<u1"}
@@ -64,12 +68,25 @@ def test_file_sizes(cinema_page: Path, large_page: Path) -> None:
 
 
 def test_gain_equals_a_comparison_on_a_split(cinema_page: Path, cinema_denoiser: ProRec) -> None:
-    models = {"plain": NCE(rank=20), "denoised": demo_denoiser()}
-    compared = compare_on_splits(models, cinema_denoiser.interactions_, n_seeds=1, k=10)
-    row = next(each for each in compared.comparisons if each.metric == "ndcg@10")
+    models = {
+        "plain": NCE(rank=20),
+        "scaled": make_control(demo_denoiser(), equalize_weights),
+        "shuffled": make_control(demo_denoiser(), shuffle_weights),
+        "denoised": demo_denoiser(),
+    }
+    gain = measure_gain(cinema_denoiser)
+    assert isinstance(gain, Gain)
+    results = compare_on_splits(models, cinema_denoiser.interactions_, n_seeds=1, k=10).results
+    assert gain.means == {name: result.mean["ndcg@10"] for name, result in results.items()}
+    best = max(("plain", "scaled", "shuffled"), key=lambda name: gain.means[name])
+    (row,) = compare({name: results[name] for name in (best, "denoised")}, best, metrics=["ndcg@10"])
+    assert gain.net.difference == pytest.approx(gain.means["denoised"] - gain.means[best])
     page = cinema_page.read_text()
-    assert f"<strong>{format_change(row.difference / row.baseline_mean)}</strong>" in page
-    assert f"{format_change(row.low / row.baseline_mean)} to {format_change(row.high / row.baseline_mean)};" in page
+    assert f"changes by {format_change(row.difference / row.baseline_mean)} (95% interval " in page
+    assert f"{format_change(row.low / row.baseline_mean)} to {format_change(row.high / row.baseline_mean)})" in page
+    # The gross gain is in no sentence; the means are among the details.
+    for name, mean in gain.means.items():
+        assert f"<td>{mean:.4f}</td>" in page, name
 
 
 class _ElementParser(HTMLParser):
@@ -227,7 +244,10 @@ def test_gain_is_compared_with_the_control(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     clicks = csr_array((rng.random((60, 40)) < 0.3).astype(float))  # pure noise
     write_report(ProRec(SVD(rank=3), noise_method="plan").fit(clicks), tmp_path / "report.html")
-    assert "scaling all weights alike gains" in (tmp_path / "report.html").read_text()
+    gain = measure_gain(ProRec(SVD(rank=3), noise_method="plan").fit(clicks))
+    assert isinstance(gain, Gain)
+    assert gain.net.baseline_mean == max(mean for name, mean in gain.means.items() if name != "denoised")
+    assert f"<dd>{describe_gain(gain)}</dd>" in (tmp_path / "report.html").read_text()
 
 
 def test_nothing_flagged_names_a_larger_fdr(cinema_denoiser: ProRec, tmp_path: Path) -> None:

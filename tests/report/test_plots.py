@@ -121,7 +121,7 @@ def test_cells_are_the_weights(denoiser: ProRec, user: str) -> None:
     assert [each.get_text() for each in before.get_yticklabels()] == [f"u{index}" for index in rows]
     flagged = denoiser.weights_.copy()
     flagged.data = denoiser.flagged_.astype(np.float32)
-    frames = {(patch.get_y() // 1, patch.get_x() // 1) for patch in after.patches if isinstance(patch, Rectangle)}
+    red = {(patch.get_y() // 1, patch.get_x() // 1) for patch in after.patches if isinstance(patch, Rectangle)}
     expected = set()
     for axes, matrix in ((before, interactions.matrix), (after, denoiser.weights_)):
         cells = axes.collections[0].get_array()
@@ -129,15 +129,19 @@ def test_cells_are_the_weights(denoiser: ProRec, user: str) -> None:
         mask = np.ma.getmaskarray(cells)
         assert cells.shape == (len(rows), len(columns))
         for i, index in enumerate(rows):
+            # Each row is shaded from its smallest to its largest weight.
+            weights = [matrix[index, column] for column in columns if interactions.matrix[index, column] > 0]
+            low, high = min(weights), max(weights)
             for j, column in enumerate(columns):
                 is_clicked = interactions.matrix[index, column] > 0
                 assert is_clicked != mask[i, j]
                 if is_clicked:
-                    assert cells[i, j] == matrix[index, column]
+                    expected_shade = (matrix[index, column] - low) / (high - low) if high > low else 1
+                    assert cells[i, j] == pytest.approx(expected_shade, abs=1e-6)
                     if flagged[index, column]:
                         expected.add((i, j))
-    assert frames == expected
-    assert ("framed" in after.get_title()) == bool(expected)
+    assert red == expected
+    assert ("red: flagged" in after.get_title()) == bool(expected)
     if user == "u3":
         assert before.get_xlabel() == "12 largest | 12 smallest weights of the user's 40 items"
     assert before.yaxis_inverted()  # the user is on top

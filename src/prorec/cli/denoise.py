@@ -166,8 +166,8 @@ def denoise(
             table = _denoised_rows(source, denoiser, drop=output.drop)
             write_rows(table, output.out, log.format, source, work)
             if output.report is not None:
-                seconds = time.perf_counter() - started
-                write_report(denoiser, output.report, title=log.report_title, seconds=seconds, progress=progress)
+                shown: dict[str, Any] = {"seconds": time.perf_counter() - started, "n_rows": source.table.num_rows}
+                write_report(denoiser, output.report, title=log.report_title, progress=progress, **shown)
             return int(table.num_rows)
 
         if output.out == "-":

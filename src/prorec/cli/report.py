@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from prorec._core.errors import InputError
+from prorec._core.files import prefix_errors
 from prorec.cli.command import as_command, refuse
 from prorec.cli.denoise_summary import describe_flags
 from prorec.cli.options import (
@@ -22,6 +25,7 @@ from prorec.cli.options import (
 from prorec.cli.output_files import check_distinct, check_rejected, check_report, write_rejected
 from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
+from prorec.report.changes import read_earlier_report
 from prorec.report.page import write_report
 
 
@@ -39,6 +43,20 @@ class ReportOutput(ForceOptions):
 
     out: Path = field(metadata={"short": "-o"})
     """Page to write, such as report.html."""
+    compare: Path | None = None
+    """What --json printed for an earlier report, such as last-week.json; the page then says what has changed."""
+
+    def read_earlier(self) -> Any:
+        """Return the summary of the earlier report; None without one."""
+        if self.compare is None:
+            return None
+        with prefix_errors(self.compare):
+            try:
+                summary = json.loads(self.compare.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise InputError(f"this is not the JSON of an earlier report ({error})") from None
+            read_earlier_report(summary)
+            return summary
 
 
 @as_command
@@ -74,9 +92,11 @@ def report(
         If the page cannot be written, or an option or the log is refused.
     """
     started = time.perf_counter()
-    check_distinct({"--out": output.out}, {"the log": source.log, "--items": items.items})
+    inputs = {"the log": source.log, "--items": items.items, "--compare": output.compare}
+    check_distinct({"--out": output.out}, inputs)
     check_report(output.out, force=output.force)
     check_rejected(output.out, skip=source.skip_bad_rows, force=output.force)
+    earlier = output.read_earlier()
     skipped: dict[str, Any] = {}
     text = ""
     with console.progress() as progress:
@@ -86,7 +106,7 @@ def report(
             denoiser = load_denoiser(Path(source.log))
             if items.items is not None:
                 denoiser.interactions_ = add_item_info(denoiser.interactions_, items.items)
-            write_report(denoiser, output.out, progress=progress)
+            write_report(denoiser, output.out, earlier=earlier, progress=progress)
         else:
             denoiser = ProRec(model.make(), **noise, **algorithm)
             denoiser.check_settings()
@@ -95,7 +115,8 @@ def report(
             denoiser.model = model.cap_rank(denoiser.model, clicks)
             denoiser.fit(clicks, progress=progress, track_loss=True)
             seconds = time.perf_counter() - started
-            write_report(denoiser, output.out, title=source.report_title, seconds=seconds, progress=progress)
+            shown: dict[str, Any] = {"seconds": seconds, "n_rows": log.table.num_rows, "earlier": earlier}
+            write_report(denoiser, output.out, title=source.report_title, progress=progress, **shown)
             skipped, text = write_rejected(log, output.out)
     rate = denoiser.finder_.noise_rate_ if denoiser.noise_method != "plan" else None
     result = {

@@ -25,7 +25,11 @@ _N_HIGHEST, _N_LOWEST = 10, 5
 _N_PERIODS = 24
 
 
-def make_charts(findings: Findings) -> list[Chart]:
+Describer = Callable[[Findings], Chart | None]
+"""Function that describes a chart, if the findings have the data."""
+
+
+def make_charts(findings: Findings) -> tuple[list[Chart], list[Chart]]:
     """Describe all charts for which the findings have the data.
 
     Parameters
@@ -35,25 +39,26 @@ def make_charts(findings: Findings) -> list[Chart]:
 
     Returns
     -------
-    list of Chart
-        In the order of the page.
+    pictures, details : list of Chart
+        Charts of the noise, and charts of weights and of the paper's quantities, each in the order of the page.
     """
-    describers: tuple[Callable[[Findings], Chart | None], ...] = (
-        describe_weights,
+    pictures: tuple[Describer, ...] = (
         _describe_probabilities,
-        _describe_percentile_ranks,
-        _describe_reliability,
-        describe_thresholds,
         _describe_popularity,
-        _describe_categories,
         _describe_times,
-        describe_loss,
+        _describe_categories,
+        _describe_reliability,
     )
-    return [chart for describe in describers if (chart := describe(findings)) is not None]
+    details: tuple[Describer, ...] = (describe_weights, _describe_percentile_ranks, describe_thresholds, describe_loss)
+    first, second = (
+        [chart for describe in describers if (chart := describe(findings)) is not None]
+        for describers in (pictures, details)
+    )
+    return first, second
 
 
 def describe_weights(findings: Findings) -> Chart:
-    """Describe the histogram of the weights after relabelling.
+    """Describe the histogram of the weights.
 
     Parameters
     ----------
@@ -69,12 +74,11 @@ def describe_weights(findings: Findings) -> Chart:
     ratio = np.divide(findings.weights, before, out=np.ones_like(before), where=before > 0)
     low, high = (format_percent(value) for value in np.quantile(ratio, [0.25, 0.75]))
     caption = (
-        f"Relabelling kept {format_percent(mass_kept)} of the total weight. A quarter of the clicks kept {low} of "
+        f"Denoising kept {format_percent(mass_kept)} of the total weight. A quarter of the clicks kept {low} of "
         f"their weight or less, a quarter kept {high} or more."
     )
     largest = max(float(before.max()), float(findings.weights.max()))
-    title, label = "Weights after relabelling", "weight after relabelling"
-    return _describe_histogram(findings, "weights", title, caption, findings.weights, largest, label)
+    return _describe_histogram(findings, "weights", "Weights of clicks", caption, findings.weights, largest, "weight")
 
 
 def _describe_probabilities(findings: Findings) -> Chart:

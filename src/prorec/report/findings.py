@@ -42,6 +42,8 @@ class Findings:
     """Threshold ρ_κ of each user."""
     percentile_ranks: NDArray[np.float32] | None = None
     """Percentile rank of each interaction; None without cross-fitting."""
+    basis: NDArray[np.int8] | None = None
+    """Code of the basis of each noise probability; None without cross-fitting."""
     noise_rate: NoiseRateEstimate | None = None
     """Estimated noise rate of the log; None without cross-fitting."""
     injection_checks: tuple[InjectionCheck, ...] = ()
@@ -54,6 +56,8 @@ class Findings:
     """Whether each interaction is noise, if that is known."""
     flag_rule: FlagRule
     """Rule by which interactions are flagged."""
+    weighting: str = "auto"
+    """Source of the weights, as in `ProRec.weighting`."""
     lam: float
     """Retention λ."""
     transport: str
@@ -109,12 +113,14 @@ def collect_findings(denoiser: ProRec, is_noise: Any = None) -> Findings:
         kappa=thresholds.kappa,
         thresholds=thresholds.value,
         percentile_ranks=None if finder is None else finder.percentile_rank_,
+        basis=None if finder is None else finder.basis_,
         noise_rate=None if finder is None else finder.noise_rate_,
         injection_checks=() if finder is None else tuple(finder.injection_checks_),
         issues=None if finder is None else finder.issues_,
         times=to_epoch_seconds(interactions.columns["timestamp"]) if "timestamp" in interactions.columns else None,
         is_noise=None if is_noise is None else _check_is_noise(is_noise, len(interactions)),
         flag_rule=denoiser.flag_rule(is_cross_fitted=finder is not None),
+        weighting=denoiser.weighting,
         lam=denoiser.lam,
         transport=denoiser.transport,
         marginals=denoiser.marginals,

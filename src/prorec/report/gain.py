@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
 from prorec._core.progress import Progress
-from prorec.denoise.controls import make_control
+from prorec.denoise.controls import equalize_weights, make_control, shuffle_weights
 from prorec.denoise.denoiser import ProRec
 from prorec.evaluation.comparison import compare_on_splits
 from prorec.evaluation.significance import Comparison, compare
@@ -27,24 +27,27 @@ class Gain:
     """Name of the metric, such as `ndcg@10`."""
     n_users: int
     """Number of users with held-out interactions."""
-    denoised: Comparison
-    """The model with denoising, compared with the model alone."""
-    control: Comparison
-    """The model with all weights scaled to the denoiser's mean, which is not denoising, compared with the model
-    alone."""
-    beyond_control: Comparison
-    """The model with denoising, compared with the control."""
+    means: dict[str, float]
+    """Mean of the metric for `plain`, the model without denoising, its controls `scaled` and `shuffled`, and
+    `denoised`."""
+    best: str
+    """The best of the others."""
+    net: Comparison
+    """The model with denoising, compared with the best of the others."""
 
 
 def measure_gain(denoiser: ProRec, progress: Progress | None = None) -> Gain | str:
     """Measure the gain of denoising on 30% of every user's interactions, after fits on the other 70%.
+
+    The controls have side effects of denoising without denoising: all weights are equally small, or change places at
+    random. What denoising gains is what it gains beyond the best of them.
 
     Parameters
     ----------
     denoiser : ProRec
         A fitted denoiser; it is not changed.
     progress : Progress, optional
-        Function that is told of the progress of the three fits.
+        Function that is told of the progress of the four fits.
 
     Returns
     -------
@@ -53,16 +56,21 @@ def measure_gain(denoiser: ProRec, progress: Progress | None = None) -> Gain | s
     """
     k = min(_K, denoiser.interactions_.n_items)
     unfitted = replace(denoiser)
-    models: dict[str, Any] = {"plain": wrap(denoiser.model), "denoised": unfitted, "control": make_control(unfitted)}
+    models: dict[str, Any] = {
+        "plain": wrap(denoiser.model),
+        "scaled": make_control(unfitted, equalize_weights),
+        "shuffled": make_control(unfitted, shuffle_weights),
+        "denoised": unfitted,
+    }
     try:
-        result = compare_on_splits(models, denoiser.interactions_, n_seeds=1, k=k, progress=progress)
+        results = compare_on_splits(models, denoiser.interactions_, n_seeds=1, k=k, progress=progress).results
     except InputError as error:
         return str(error)
     metric = f"ndcg@{k}"
-    by_name = {each.model: each for each in result.comparisons if each.metric == metric}
-    pair = {name: result.results[name] for name in ("control", "denoised")}
-    (beyond_control,) = compare(pair, "control", metrics=[metric])
-    return Gain(metric, result.n_users, by_name["denoised"], by_name["control"], beyond_control)
+    means = {name: result.mean[metric] for name, result in results.items()}
+    best = max((name for name in means if name != "denoised"), key=lambda name: means[name])
+    (net,) = compare({name: results[name] for name in (best, "denoised")}, best, metrics=[metric])
+    return Gain(metric, len(results[best].users), means, best, net)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from prorec.noise.issue_sentences import describe_item, describe_user, most_suspicious
+from prorec.noise.issues import MIN_COUNTED_SCORE
 from prorec.report.findings import Findings
 from prorec.report.formatting import truncate
 
@@ -41,23 +42,10 @@ class IssueTable:
     rows: list[IssueRow]
     """Rows, the most suspicious first."""
 
-
-def list_issues(findings: Findings) -> list[str]:
-    """Return a sentence for each issue that the log has.
-
-    Parameters
-    ----------
-    findings : Findings
-        Results of a denoiser, with issues.
-
-    Returns
-    -------
-    list of str
-    """
-    if findings.issues is None:
-        return []
-    rows = findings.issues.summary().to_pylist()
-    return [row["sentence"] for row in rows if row["count"] and row["issue"] != "account"]
+    @property
+    def has_alert(self) -> bool:
+        """Whether a score is so high that there is an alert."""
+        return any(row.score > MIN_COUNTED_SCORE for row in self.rows)
 
 
 def make_issue_tables(findings: Findings) -> list[IssueTable]:
@@ -99,5 +87,5 @@ def _make_row(name: str, score: float, n_clicks: int, reason: str) -> IssueRow:
 def _make_note(rows: list[IssueRow], noun: str, method: str) -> str:
     if not rows:
         return f"No {noun} is suspicious."
-    note = "The score is from 0 to 1. It orders suspicions, and is not a calibrated probability."
+    note = "The score, from 0 to 1, orders suspicions; it is not a calibrated probability."
     return f"{note} The table has {len(rows)} rows; {method} has all." if len(rows) == _MAX_ROWS else note

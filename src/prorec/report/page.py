@@ -13,12 +13,15 @@ from prorec._core.errors import InputError, MissingExtraError
 from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec._core.progress import Progress, check_progress
 from prorec.denoise.denoiser import ProRec
+from prorec.report.alerts import make_alerts
+from prorec.report.changes import list_changes, read_earlier_report
 from prorec.report.findings import Findings, collect_findings
 from prorec.report.formatting import format_count
 from prorec.report.gain import Gain, RecommendationLists, measure_gain, recommend_before_and_after
-from prorec.report.issue_tables import list_issues, make_issue_tables
-from prorec.report.page_texts import describe_method, make_cards, make_table_note, make_user_note
+from prorec.report.issue_tables import make_issue_tables
+from prorec.report.page_texts import DEFINITIONS, describe_method, list_facts, make_table_note, make_user_note
 from prorec.report.row_selection import RowSelection, select_rows
+from prorec.report.verdict import make_verdict
 
 _SCRIPTS = ("data.js", "verdicts.js", "click_table.js", "issue_tables.js", "user.js", "start.js")
 
@@ -31,6 +34,8 @@ def write_report(
     is_noise: Any = None,
     held_out: bool = True,
     seconds: float | None = None,
+    n_rows: int | None = None,
+    earlier: Any = None,
     progress: Progress | None = None,
 ) -> None:
     """Write a page about a fitted denoiser.
@@ -47,10 +52,14 @@ def write_report(
         Whether each interaction is noise, in the order of `interactions_.matrix.data`, if that is known. It adds a
         reliability diagram.
     held_out : bool, default True
-        Measure the gain in recommendation quality on a held-out part, which takes three more fits on 70% of the
+        Measure the gain in recommendation quality on a held-out part, which takes four more fits on 70% of the
         interactions. One more fit on all interactions, without denoising, is always made.
     seconds : float, optional
         Duration of the work that the page shows; by default, the time of transport plans and fits.
+    n_rows : int, optional
+        Number of rows of the log, from which the page tells how many repeat a pair.
+    earlier : dict, optional
+        Summary of an earlier report, as `prorec report --json` prints it; the page then says what has changed.
     progress : Progress, optional
         Function that is called with the task, the number of steps done and the number of steps in all.
 
@@ -73,11 +82,23 @@ def write_report(
     if not isinstance(title, str) or not title.strip():
         raise InputError(f"title must be a text that is not empty; got {safe_repr(title)}")
     check_progress(progress)
+    if earlier is not None:
+        read_earlier_report(earlier)
     findings = collect_findings(denoiser, is_noise)
     selection = select_rows(findings.interactions, findings.noise_probability, findings.flagged)
     lists = recommend_before_and_after(denoiser, selection.complete_users, progress)
     gain = measure_gain(denoiser, progress) if held_out else "the report was made with held_out=False"
-    write_page(path, findings, gain, title=title, seconds=seconds, selection=selection, lists=lists)
+    write_page(
+        path,
+        findings,
+        gain,
+        title=title,
+        seconds=seconds,
+        n_rows=n_rows,
+        earlier=earlier,
+        selection=selection,
+        lists=lists,
+    )
 
 
 def check_report_path(path: str | Path) -> None:
@@ -116,6 +137,8 @@ def write_page(
     *,
     title: str,
     seconds: float | None = None,
+    n_rows: int | None = None,
+    earlier: Any = None,
     selection: RowSelection | None = None,
     lists: RecommendationLists | None = None,
 ) -> None:
@@ -133,6 +156,10 @@ def write_page(
         Heading of the page.
     seconds : float, optional
         Duration of the work that the page shows; by default, the time of transport plans and fits.
+    n_rows : int, optional
+        Number of rows of the log, if it is known.
+    earlier : dict, optional
+        Summary of an earlier report.
     selection : RowSelection, optional
         Interactions that the page holds; by default those that `select_rows` selects.
     lists : RecommendationLists, optional
@@ -160,19 +187,24 @@ def write_page(
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     interactions = findings.interactions
-    counts = ((len(interactions), "interaction"), (interactions.n_users, "user"), (interactions.n_items, "item"))
+    counts = ((len(interactions), "click"), (interactions.n_users, "user"), (interactions.n_items, "item"))
     n, n_users, n_items = (format_count(number, noun) for number, noun in counts)
+    charts, detail_charts = make_charts(findings)
     page = template.render(
         title=title,
         lead=f"{n} of {n_users} with {n_items}. {findings.sample_note}".rstrip(),
-        cards=make_cards(findings, gain, seconds),
+        verdict=make_verdict(findings, gain),
+        alerts=make_alerts(findings, n_rows),
+        changes=[] if earlier is None else list_changes(findings, read_earlier_report(earlier)),
         table_note=make_table_note(findings, selection),
         user_note=make_user_note(findings, selection),
-        issues=list_issues(findings),
         issue_tables=make_issue_tables(findings),
         has_flags=bool(findings.flagged.any()),
-        charts=make_charts(findings),
+        charts=charts,
+        detail_charts=detail_charts,
         draw_svg=draw_svg,
+        facts=list_facts(findings, gain, n_rows, seconds),
+        definitions=DEFINITIONS,
         method=describe_method(findings),
         settings=findings.settings,
         version=__version__,

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec.noise.flag_audit import draw_flagged
+from prorec.report.click_reasons import explain_clicks
 from prorec.report.findings import Findings
 from prorec.report.formatting import truncate
 from prorec.report.gain import RecommendationLists
+from prorec.report.page_texts import DEFINITIONS
 from prorec.report.row_selection import RowSelection
 from prorec.report.user_matrices import drop_popular_items, find_neighbors
 
@@ -74,7 +76,9 @@ def make_page_data(findings: Findings, selection: RowSelection, lists: Recommend
         "nNeighbors": _N_NEIGHBORS,
         "k": 0 if lists is None else lists.before.shape[1],
         "categories": [truncate(name, _NAME_LENGTH) for name in category_names],
+        "definitions": DEFINITIONS,
         "sample": _draw_sample(findings, positions),
+        "reasons": explain_clicks(findings, positions),
         "users": {
             "id": _to_texts(interactions.users[users]),
             "activity": pack_column(interactions.activity[users], "int32"),

@@ -141,8 +141,8 @@ def plot_user_matrix(denoiser: ProRec, user: Any, ax: tuple[Axes, Axes] | None =
     """Plot the weights around one user before and after denoising, as in Figure 3 of the paper.
 
     Rows are the user and the seven most similar users. Columns are the user's items, in order of falling weight; of
-    more than 24 items, the 12 with the largest and the 12 with the smallest weights. A darker cell is a larger weight,
-    and a frame marks a flagged interaction.
+    more than 24 items, the 12 with the largest and the 12 with the smallest weights. Each row is shaded by its own
+    weights, from its smallest (pale) to its largest (dark), and a red cell is a flagged interaction.
 
     Parameters
     ----------
@@ -177,25 +177,25 @@ def plot_user_matrix(denoiser: ProRec, user: Any, ax: tuple[Axes, Axes] | None =
     positions = interactions.pair_positions(np.repeat(rows, len(columns)), np.tile(columns, len(rows)))
     positions = positions.reshape(len(rows), len(columns))
     cells = [np.ma.array(each[positions], mask=positions < 0) for each in (interactions.matrix.data, findings.weights)]
-    limits = min(float(each.min()) for each in cells), max(float(each.max()) for each in cells)
     flagged = (positions >= 0) & findings.flagged[positions]
     size = (2.2 + 0.44 * max(len(columns), 10), 2.9 + 0.27 * len(rows))  # a notebook is 12 inches wide
     with _open_axes(ax, 2, size, grid=False) as (before, after):
         from matplotlib.patches import Rectangle
 
         for axes, values, name in ((before, cells[0], "before"), (after, cells[1], "after")):
-            mesh = _draw_cells(axes, values, limits)
+            mesh = _draw_cells(axes, values)
             low, high = values.min(), values.max()
             title = f"every click has weight {low:.2g}" if low == high else f"weights {low:.2f} to {high:.2f}"
             axes.set_title(f"{name}: {title}")
             _label_cells(axes, findings, rows, columns)
         after.set(yticklabels=[], ylabel="")
         if ax is None:
-            after.figure.colorbar(mesh, ax=[before, after], label="weight", pad=0.01)
+            bar = after.figure.colorbar(mesh, ax=[before, after], label="weight, within the row", pad=0.01)
+            bar.set_ticks([0, 1], labels=["smallest", "largest"])
         if flagged.any():
             for y, x in np.argwhere(flagged).tolist():
-                after.add_patch(Rectangle((x + 0.06, y + 0.06), 0.88, 0.88, fill=False, edgecolor=RED, lw=2))
-            after.set_title(f"{after.get_title()} (framed: flagged)")
+                after.add_patch(Rectangle((x + 0.04, y + 0.04), 0.92, 0.92, color=RED, lw=0))
+            after.set_title(f"{after.get_title()} (red: flagged)")
     return before, after
 
 
@@ -259,15 +259,16 @@ def _open_axes(
         yield axes
 
 
-def _draw_cells(axes: Axes, values: Any, limits: tuple[float, float]) -> Any:
-    """Draw shaded cells, the first row on top; masked cells stay empty."""
+def _draw_cells(axes: Axes, values: Any) -> Any:
+    """Draw cells, the first row on top, each row shaded by its own values; masked cells stay empty."""
     import matplotlib
     from matplotlib.colors import ListedColormap
 
     shades = ListedColormap(matplotlib.colormaps["Blues"](np.linspace(_PALEST, _DARKEST, 256)))
-    low, high = limits
-    lowest = low if low < high else 0  # equal weights are drawn dark
-    mesh = axes.pcolormesh(values, cmap=shades, vmin=lowest, vmax=high or 1, edgecolors="white", lw=1.5)
+    low, high = values.min(axis=1, keepdims=True), values.max(axis=1, keepdims=True)
+    # A row of equal weights is dark.
+    shade = 1 - (high - values) / np.where(high > low, high - low, 1)
+    mesh = axes.pcolormesh(shade, cmap=shades, vmin=0, vmax=1, edgecolors="white", lw=1.5)
     axes.invert_yaxis()
     return mesh
 

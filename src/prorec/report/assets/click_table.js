@@ -1,17 +1,13 @@
 // The table of suspicious clicks. It is filtered and sorted as numbers; the document holds one page of it.
 
-const PAGE_SIZE = matchMedia("(max-width: 640px)").matches ? 8 : 20;
+const IS_PHONE = matchMedia("(max-width: 640px)").matches, PAGE_SIZE = IS_PHONE ? 8 : 20;
 const COLUMNS = [
-  { key: "user", label: "user", text: click => String(users.id[clicks.user[click]]), sortKeys: () => rankNames(users.id, clicks.user) },
-  { key: "item", label: "item", text: click => itemName(clicks.item[click]), sortKeys: () => rankNames(items.name || items.id, clicks.item) },
-  { key: "category", label: "category", text: click => itemCategories(clicks.item[click]).join(", "), isShown: items.categories !== null,
+  { key: "item", label: "item", class: "name", text: click => itemName(clicks.item[click]), sortKeys: () => rankNames(items.name || items.id, clicks.item) },
+  { key: "user", label: "user", class: "fact", text: click => String(users.id[clicks.user[click]]), sortKeys: () => rankNames(users.id, clicks.user) },
+  { key: "category", label: "category", class: "tags fact", text: click => itemCategories(clicks.item[click]).join(", "), isShown: items.categories !== null,
     sortKeys: () => rankNames(items.id.map((_, item) => itemCategories(item).join(", ")), clicks.item) },
-  { key: "time", label: "day", text: formatDay, isShown: clicks.time !== null, sortKeys: () => clicks.time },
-  { key: "rowShare", label: "row share ρ", text: click => formatNumber(clicks.rowShare[click]), isNumber: true, sortKeys: () => clicks.rowShare },
-  { key: "threshold", label: "threshold", text: click => formatNumber(users.threshold[clicks.user[click]]), isNumber: true,
-    sortKeys: () => Float32Array.from(clicks.user, user => users.threshold[user]) },
-  { key: "weight", label: "weight", text: click => formatNumber(weightBefore(click)) + " → " + formatNumber(clicks.weight[click]), isNumber: true, sortKeys: () => clicks.weight },
-  { key: "probability", label: "noise probability", text: click => formatPercent(clicks.probability[click]), isNumber: true, sortKeys: () => clicks.probability },
+  { key: "time", label: "day", class: "day fact", text: formatDay, isShown: clicks.time !== null, sortKeys: () => clicks.time },
+  { key: "probability", label: "noise probability", class: "number main-number", title: "noise probability", text: click => formatPercent(clicks.probability[click]), isNumber: true, sortKeys: () => clicks.probability },
 ].filter(column => column.isShown !== false);
 
 const table = { rows: [], nUsers: 0, sortColumn: "probability", isDescending: true, page: 0 };
@@ -68,13 +64,17 @@ function showPage(page) {
   }
 }
 
+// Cells of a click that all tables of clicks have.
+const makeCells = (columns, click) => columns.map(column => makeElement("td", { class: column.class, "data-label": column.label }, column.text(click)));
+const makeHeader = (column, content) => makeElement("th", { scope: "col", class: column.isNumber && "number", "data-key": column.key, title: data.definitions[column.title] || false }, content);
+
 function makeRow(click) {
-  const cells = COLUMNS.map(column => makeElement("td", { class: column.isNumber ? "number" : column.key === "time" && "day", "data-label": column.label },
-    column.key === "user" ? makeElement("button", { type: "button", class: "link", onclick: () => openUser(clicks.user[click]) }, column.text(click)) : column.text(click)));
-  return makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...cells, makeFlagCell(click), makeVerdictCell(click));
+  const cells = makeCells(COLUMNS, click), user = cells[COLUMNS.findIndex(column => column.key === "user")];
+  user.replaceChildren(makeElement("button", { type: "button", class: "link", onclick: () => openUser(clicks.user[click]) }, user.textContent));
+  return makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...cells, makeReasonCell(click, byId("which").value === "all"), makeVerdictCell(click));
 }
 
-const makeFlagCell = click => makeElement("td", { "data-label": "flagged", class: clicks.flagged[click] ? false : "empty" }, clicks.flagged[click] ? makeElement("span", { class: "badge" }, "flagged") : "");
+const makeReasonCell = (click, hasBadge) => makeElement("td", { class: "why" }, ...(hasBadge && clicks.flagged[click] ? [makeElement("span", { class: "badge" }, "flagged"), " "] : []), data.reasons[click] || "");
 
 // ── csv ──
 // A cell that a spreadsheet would take for a formula gets an apostrophe in front; a plain number stays a number.
@@ -93,6 +93,7 @@ function makeCsv(rows) {
     ["weight_before", weightBefore], ["weight", click => clicks.weight[click]],
     ["noise_probability", click => clicks.probability[click]], ["flagged", click => clicks.flagged[click] ? "true" : "false"]);
   if (clicks.percentileRank) columns.push(["percentile_rank", click => clicks.percentileRank[click]]);
+  columns.push(["reason", click => data.reasons[click] || ""]);
   const lines = [columns.map(([name]) => name).join(",")];
   for (const click of rows) lines.push(columns.map(([, value]) => csvCell(value(click))).join(","));
   return lines.join("\r\n") + "\r\n";
@@ -111,13 +112,13 @@ function startTable() {
   }
   if (items.categories === null) byId("category-field").hidden = true;
   data.categories.forEach((name, index) => byId("by-category").append(makeElement("option", { value: String(index) }, name)));
-  byId("clicks").classList.add("as-cards");
-  byId("clicks").tHead.rows[0].append(...COLUMNS.map(column => makeElement("th", { scope: "col", "data-key": column.key, class: column.isNumber && "number" },
+  byId("filter-box").open = !IS_PHONE;
+  byId("clicks").tHead.rows[0].append(...COLUMNS.map(column => makeHeader(column,
     makeElement("button", { type: "button", onclick: () => {
       table.isDescending = table.sortColumn === column.key ? !table.isDescending : Boolean(column.isNumber);
       table.sortColumn = column.key;
       sortTable();
-    } }, column.label))), makeElement("th", { scope: "col" }, "flagged"), makeElement("th", { scope: "col" }, "verdict"));
+    } }, column.label))), makeElement("th", { scope: "col" }, "why"), makeElement("th", { scope: "col" }, "your verdict"));
   let timer;
   byId("filters").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(filterTable, 120); });
   byId("filters").addEventListener("submit", event => event.preventDefault());

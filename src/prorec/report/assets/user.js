@@ -1,6 +1,6 @@
 // One user: the user's clicks, the matrices before and after denoising, and the change of the recommendations.
 
-const MAX_COLUMNS = 24, CELL = 20, MAX_OPTIONS = 12, READABLE = 30, MAX_DOTS = 2000, MAX_ROWS = 500;
+const MAX_COLUMNS = 24, CELL = 20, LETTER = 6.6, MAX_LETTERS = 32, MAX_OPTIONS = 12, READABLE = 30, MAX_DOTS = 2000, MAX_ROWS = 500;
 const NO_LIST = -2, SMALLEST_SHARE = 1e-30;
 let shownUser = 0, options = [];
 
@@ -22,22 +22,47 @@ function openUser(user) {
 function showUser(user) {
   shownUser = user;
   const own = clicksOfUser(user).sort((a, b) => clicks.probability[b] - clicks.probability[a] || a - b);
-  const parts = [makeHeading(user, own), makeStrip(user, own), makeClickTable(own)];
+  const parts = [makeHeading(user, own), makeUserTable("user-clicks", "Clicks of this user", USER_COLUMNS, own)];
   if (users.isComplete[user]) parts.push(makeMatrices(user, own));
   if (users.before && users.before[user * data.k] !== NO_LIST) parts.push(makeRecommendations(user));
+  parts.push(makePlanDetails(user, own));
   byId("user-details").replaceChildren(...parts);
   byId("previous-user").disabled = userRank[user] === 0;
   byId("next-user").disabled = userRank[user] === nUsers - 1;
 }
 
 function makeHeading(user, own) {
-  const nBelow = users.nBelow[user];
-  const below = nBelow === 0 ? "No click of the user is below it." : formatInteger(nBelow) + " of the clicks " + (nBelow === 1 ? "is" : "are") + " below it.";
   const part = users.isComplete[user] ? "" : " This page holds only the most suspicious " + formatCount(own.length, "click") + " of this user.";
   return makeElement("div", {}, makeElement("h3", { tabindex: "-1" }, "User " + users.id[user]),
-    makeElement("p", {}, formatCount(users.activity[user], "click") + ", " + formatInteger(users.nFlagged[user]) + " flagged. The threshold puts " +
-      formatCount(users.kappa[user], "item") + " of " + formatInteger(data.nItems) + " into the upper group; the smallest row share in it is " +
-      formatNumber(users.threshold[user]) + ". " + below + part));
+    makeElement("p", {}, formatCount(users.activity[user], "click") + ", " + formatInteger(users.nFlagged[user]) + " flagged." + part));
+}
+
+const COMMON_COLUMNS = COLUMNS.filter(column => column.key !== "user");
+const weightColumn = { label: "weight", class: "number", title: "weight", isNumber: true, text: click => formatNumber(clicks.weight[click]) };
+const USER_COLUMNS = [...COMMON_COLUMNS, { ...weightColumn, class: "number fact" }];
+const PLAN_COLUMNS = [COLUMNS[0],
+  { label: "row share ρ", title: "row share ρ", text: click => formatNumber(clicks.rowShare[click]) },
+  { label: "threshold ρ_κ", title: "threshold ρ_κ", text: click => formatNumber(users.threshold[clicks.user[click]]) },
+  { label: "weight before", title: "weight", text: click => formatNumber(weightBefore(click)) },
+  { ...weightColumn, label: "weight after" },
+  { label: "percentile rank", title: "percentile rank", text: click => formatNumber(clicks.percentileRank[click]), isShown: clicks.percentileRank !== null },
+].filter(column => column.isShown !== false).map((column, index) => index ? { ...column, class: "number fact", isNumber: true } : column);
+
+function makeUserTable(id, label, columns, own) {
+  const shown = own.slice(0, MAX_ROWS), hasReasons = id === "user-clicks";
+  return makeElement("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": label + ", table" }, makeElement("table", { class: "as-cards", id },
+    makeElement("thead", {}, makeElement("tr", {}, ...columns.map(column => makeHeader(column, column.label)), ...(hasReasons ? [makeElement("th", { scope: "col" }, "why")] : []))),
+    makeElement("tbody", {}, ...shown.map(click => makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...makeCells(columns, click), ...(hasReasons ? [makeReasonCell(click, true)] : []))))),
+    ...(shown.length < own.length ? [makeElement("p", {}, "The table shows the " + formatInteger(shown.length) + " most suspicious clicks.")] : []));
+}
+
+// The paper's quantities.
+function makePlanDetails(user, own) {
+  const nBelow = users.nBelow[user];
+  const below = nBelow === 0 ? "No click of the user is below it." : formatInteger(nBelow) + " of the clicks " + (nBelow === 1 ? "is" : "are") + " below it.";
+  return makeElement("details", { id: "user-plan" }, makeElement("summary", {}, "Transport plan of this user"),
+    makeElement("p", {}, "The threshold puts κ = " + formatInteger(users.kappa[user]) + " of " + formatCount(data.nItems, "item") + " into the upper group; the smallest row share in it is " +
+      formatNumber(users.threshold[user]) + ". " + below), makeStrip(user, own), makeUserTable("user-shares", "Row shares and weights of this user", PLAN_COLUMNS, own));
 }
 
 // The row shares of the user's clicks on one line, and the threshold.
@@ -59,26 +84,7 @@ function makeStrip(user, own) {
   return makeElement("div", { class: "strip" }, chart);
 }
 
-function makeClickTable(own) {
-  const shown = own.slice(0, MAX_ROWS);
-  const columns = [
-    { label: "item", text: click => itemName(clicks.item[click]) },
-    { label: "categories", text: click => itemCategories(clicks.item[click]).join(", "), class: "tags", isShown: items.categories !== null },
-    { label: "day", text: formatDay, class: "day", isShown: clicks.time !== null },
-    { label: "row share ρ", text: click => formatNumber(clicks.rowShare[click]), class: "number" },
-    { label: "threshold", text: click => formatNumber(users.threshold[clicks.user[click]]), class: "number" },
-    { label: "weight before", text: click => formatNumber(weightBefore(click)), class: "number" },
-    { label: "weight after", text: click => formatNumber(clicks.weight[click]), class: "number" },
-    { label: "noise probability", text: click => formatPercent(clicks.probability[click]), class: "number" },
-  ].filter(column => column.isShown !== false);
-  return makeElement("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Clicks of this user, table" }, makeElement("table", { class: "as-cards", id: "user-clicks" },
-    makeElement("thead", {}, makeElement("tr", {}, ...columns.map(column => makeElement("th", { scope: "col", class: column.class || false }, column.label)), makeElement("th", { scope: "col" }, "flagged"))),
-    makeElement("tbody", {}, ...shown.map(click => makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false },
-      ...columns.map(column => makeElement("td", { "data-label": column.label, class: column.class || false }, column.text(click))), makeFlagCell(click))))),
-    ...(shown.length < own.length ? [makeElement("p", {}, "The table shows the " + formatInteger(shown.length) + " most suspicious clicks.")] : []));
-}
-
-// The paper's Figure 3 around this user: the weights before and after denoising.
+// The paper's Figure 3 around this user: the weights before, if they differ, and after denoising.
 function makeMatrices(user, own) {
   const byWeight = own.slice().sort((a, b) => clicks.weight[b] - clicks.weight[a] || a - b);
   const nSmallest = Math.floor(MAX_COLUMNS / 2), nLargest = MAX_COLUMNS - nSmallest;
@@ -94,26 +100,33 @@ function makeMatrices(user, own) {
     "Columns: " + (isCut ? "the " + nLargest + " items with the largest weights and the " + nSmallest + " with the smallest" : "all items") + " of this user. Rows: this user, and the " +
     formatCount(neighbors.length, "most similar user") + (data.isComplete ? "" : " in this page") + ". " + itemName(largest) + ", which has the largest weight, is shared by " +
     countSharing(largest) + " of them; " + itemName(smallest) + ", which has the smallest, by " + countSharing(smallest) + ".";
-  const weights = rows.flatMap(row => columns.filter(item => row.has(item)).map(item => row.get(item))).flatMap(click => [weightBefore(click), clicks.weight[click]]);
-  const low = Math.min(...weights), high = Math.max(...weights);
-  const makeFigure = (label, weightOf) => makeElement("figure", {}, makeElement("h4", {}, label), makeMatrix(label, names, columns, rows, click => (weightOf(click) - low) / (high - low || 1), weightOf));
-  return makeElement("div", {}, makeElement("h3", {}, "Weights around this user, before and after"),
-    makeElement("p", {}, note + " A fainter cell is a smaller weight, from " + formatNumber(low) + " to " + formatNumber(high) + (users.nFlagged[user] ? "; a frame marks a flagged click." : ".")),
-    makeElement("div", { class: "sides" }, makeFigure("Before", weightBefore), makeFigure("After", click => clicks.weight[click])));
+  const makeFigure = (label, weightOf) => makeElement("figure", {}, ...(clicks.weightBefore ? [makeElement("h4", {}, label)] : []), makeMatrix(label, names, columns, rows, weightOf));
+  return makeElement("div", {}, makeElement("h3", {}, "Similar users"),
+    makeElement("p", {}, note + " Each row is shaded by its own weights: its smallest is pale, its largest is dark" + (clicks.flagged.includes(1) ? ", and a flagged click is red." : ".")),
+    makeElement("div", { class: "sides" }, ...(clicks.weightBefore ? [makeFigure("Before", weightBefore)] : []), makeFigure("After", click => clicks.weight[click])));
 }
 
-function makeMatrix(label, names, columns, rows, opacity, weightOf) {
-  const left = 92, top = 118, width = left + MAX_COLUMNS * CELL + 60, height = top + rows.length * CELL + 8;
-  const cells = rows.flatMap((row, y) => columns.map((item, x) => {
-    const click = row.get(item);
-    const box = { x: left + x * CELL + 1, y: top + y * CELL + 1, width: CELL - 2, height: CELL - 2 };
-    if (click === undefined) return makeSvg("rect", { class: "cell", ...box });
-    return makeSvg("rect", { class: "cell on" + (clicks.flagged[click] ? " flagged" : ""), "fill-opacity": (0.15 + 0.85 * opacity(click)).toFixed(3), ...box },
-      makeSvg("title", {}, names[y] + ", " + itemName(item) + ": " + formatNumber(weightOf(click))));
-  }));
-  return makeSvg("svg", { viewBox: "0 0 " + width + " " + height, class: "chart matrix", role: "img", "aria-label": label + ": weights of clicks, users in rows and items in columns" },
-    ...names.map((name, y) => makeSvg("text", { class: y === 0 ? "name self" : "name", x: left - 6, y: top + y * CELL + 14, "text-anchor": "end" }, truncate(name, 12))),
-    ...columns.map((item, x) => makeSvg("text", { transform: "translate(" + (left + x * CELL + 13) + " " + (top - 5) + ") rotate(-55)" }, truncate(itemName(item), 20))),
+function makeMatrix(label, names, columns, rows, weightOf) {
+  const labels = columns.map(item => truncate(itemName(item), MAX_LETTERS)), rowLabels = names.map(name => truncate(name, MAX_LETTERS));
+  const longest = texts => LETTER * Math.max(...texts.map(text => text.length));
+  // Labels of columns are turned by 55°, and end on the right of their column.
+  const left = longest(rowLabels) + 12, top = 0.82 * longest(labels) + 14, right = Math.max(0, ...labels.map((text, x) => 0.58 * LETTER * text.length + 13 - (labels.length - x) * CELL)) + 8;
+  const width = left + columns.length * CELL + right, height = top + rows.length * CELL + 8;
+  const cells = rows.flatMap((row, y) => {
+    const weights = columns.filter(item => row.has(item)).map(item => weightOf(row.get(item)));
+    const low = Math.min(...weights), high = Math.max(...weights);
+    return columns.map((item, x) => {
+      const click = row.get(item);
+      const box = { x: left + x * CELL + 1, y: top + y * CELL + 1, width: CELL - 2, height: CELL - 2 };
+      if (click === undefined) return makeSvg("rect", { class: "cell", ...box });
+      const shade = high > low ? 0.25 + 0.75 * (weightOf(click) - low) / (high - low) : 1;
+      return makeSvg("rect", { class: "cell on" + (clicks.flagged[click] ? " flagged" : ""), "fill-opacity": (clicks.flagged[click] ? 1 : shade).toFixed(3), ...box },
+        makeSvg("title", {}, names[y] + ", " + itemName(item) + ": " + formatNumber(weightOf(click))));
+    });
+  });
+  return makeSvg("svg", { viewBox: "0 0 " + width + " " + height, style: "max-width: " + width + "px", class: "chart matrix", role: "img", "aria-label": label + ": weights of clicks, users in rows and items in columns" },
+    ...rowLabels.map((name, y) => makeSvg("text", { class: y === 0 ? "name self" : "name", x: left - 6, y: top + y * CELL + 14, "text-anchor": "end" }, name)),
+    ...labels.map((name, x) => makeSvg("text", { transform: "translate(" + (left + x * CELL + 13) + " " + (top - 5) + ") rotate(-55)" }, name)),
     ...cells);
 }
 

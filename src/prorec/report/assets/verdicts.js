@@ -1,23 +1,27 @@
 // Verdicts of the reader on clicks. They are kept in this page only; `prorec audit read` reads the exported file.
 
-const VERDICTS = ["", "noise", "genuine"];
+const VERDICTS = { noise: "right", genuine: "wrong" };
 const verdicts = new Map();
 const inSample = new Set(data.sample);
 
+// A flag is right if the click is noise. A click without a flag has no such thing, but noise and genuine.
 function makeVerdictCell(click) {
-  const choice = makeElement("select", { "aria-label": "verdict on " + itemName(clicks.item[click]) + " of user " + users.id[clicks.user[click]] },
-    ...VERDICTS.map(verdict => makeElement("option", { value: verdict, selected: (verdicts.get(click) || "") === verdict }, verdict || "none")));
-  choice.addEventListener("change", () => {
-    if (choice.value) verdicts.set(click, choice.value);
-    else verdicts.delete(click);
-    showVerdictCount();
-  });
-  return makeElement("td", { "data-label": "verdict", class: "verdict" }, choice);
+  const name = itemName(clicks.item[click]) + " of user " + users.id[clicks.user[click]];
+  const buttons = Object.entries(VERDICTS).map(([verdict, word]) => makeElement("button", { type: "button", class: "verdict-button", "data-verdict": verdict,
+    "aria-pressed": String(verdicts.get(click) === verdict), "aria-label": verdict + ": " + name, title: verdict,
+    onclick: () => {
+      if (verdicts.get(click) === verdict) verdicts.delete(click);
+      else verdicts.set(click, verdict);
+      for (const button of buttons) button.setAttribute("aria-pressed", String(verdicts.get(click) === button.dataset.verdict));
+      showVerdictCount();
+    } }, clicks.flagged[click] ? word : verdict));
+  return makeElement("td", { class: "verdict" }, ...buttons);
 }
 
 function showVerdictCount() {
   byId("export-verdicts").disabled = verdicts.size === 0;
-  byId("verdict-count").textContent = verdicts.size ? formatCount(verdicts.size, "verdict") + ", not saved until you export them" : "";
+  const nDrawn = data.sample.filter(click => verdicts.has(click)).length;
+  byId("verdict-count").textContent = verdicts.size ? formatCount(verdicts.size, "verdict") + (inSample.size ? ", " + nDrawn + " of " + inSample.size + " in the random sample" : "") + "; not saved until you export them" : "";
 }
 
 // The whole sample in its random order, also what has no verdict, and then the other clicks with a verdict.
