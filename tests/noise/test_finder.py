@@ -270,8 +270,7 @@ def test_a_denoiser_with_cross_fitted_probabilities(club: prorec.data.cinema.Cin
     alone = NoiseFinder([NCE(rank=8), SVD(rank=4)], folds=3).fit(clicks)
     np.testing.assert_array_equal(denoiser.noise_probability_, alone.noise_probability_)
     np.testing.assert_array_equal(denoiser.flagged_, alone.flag(fdr=0.3))
-    sharpness = 1 + min(1, 30 / np.median(clicks.activity[clicks.user_codes]))
-    weights = (1 - alone.noise_probability_) ** sharpness
+    weights = (1 - alone.noise_probability_) ** 2
     np.testing.assert_allclose(denoiser.weights_.data, weights, rtol=1e-5)
     assert denoiser.noise_table().column_names[-2:] == ["percentile_rank", "basis"]
     plan, both = (

@@ -25,6 +25,7 @@ from prorec.noise.account_issues import find_issues
 from prorec.noise.cross_fitting import SampledPairs, assign_folds, copy_unfitted, cross_fit, sample_pairs
 from prorec.noise.density_ratio import OutOfUserRatio, fit_out_of_user_ratio
 from prorec.noise.flagging import flag_interactions
+from prorec.noise.identifiability import find_typical_history
 from prorec.noise.injection_checks import inject_into_pairs
 from prorec.noise.keeping import conformal_p_values, keep_interactions
 from prorec.noise.later_interactions import score_later, score_left_out
@@ -33,7 +34,7 @@ from prorec.noise.marks import Marks, check_enough_unmarked, read_marks
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Transport
 from prorec.noise.posterior import ACCOUNT, MARKED, NoisePosterior, basis_names, fit_posterior, label_pairs
-from prorec.noise.training_weights import compute_training_weights, find_typical_history
+from prorec.noise.training_weights import compute_training_weights
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
 DEFAULT_BASE_MODEL = WRMF(rank=10, alpha=10.0, regularization=30.0)
@@ -227,18 +228,14 @@ class NoiseFinder(Estimator):
 
     @property
     def weights_(self) -> NDArray[np.float32]:
-        """Weight of each interaction to train with: (1 − p)^s, with the noise probability p.
+        """Weight of each interaction to train with: (1 − p)², with the noise probability p.
 
-        The sharpness s is from 1, if users have many interactions, to 2; see `compute_training_weights`. Where the log
-        cannot tell its noise, only interactions that are marked as suspect and those of extreme accounts have weights
-        below 1.
+        Where the log cannot tell its noise, only interactions that are marked as suspect and those of extreme accounts
+        have weights below 1.
         """
         self._check_fitted()
-        is_extreme = self.basis_ == ACCOUNT
-        is_known = self.noise_rate_.is_identified | is_extreme | (self.basis_ == MARKED)
-        people = self.interactions_.select(~is_extreme) if is_extreme.any() else self.interactions_
-        weights = compute_training_weights(self.noise_probability_, find_typical_history(people))
-        return np.where(is_known, weights, np.float32(1))
+        is_known = self.noise_rate_.is_identified | (self.basis_ == ACCOUNT) | (self.basis_ == MARKED)
+        return np.where(is_known, compute_training_weights(self.noise_probability_), np.float32(1))
 
     def flag(
         self,

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from prorec.interactions import Interactions
 from prorec.noise.noise_rate import LabeledPairs, NoiseRateEstimate, NoiseRateLine, Vector, estimate_noise_rate
 
 MIN_AUC = 0.7
@@ -29,6 +30,26 @@ _LONG_HISTORY = 20
 _MAX_NOISE_RATE = 0.4
 """Noise rate above which even long histories do not tell noise from taste that no model can predict."""
 _MAX_STRATA, _MIN_PAIRS = 30, 20
+
+
+def find_typical_history(interactions: Interactions) -> float:
+    """Return the number of interactions of the user of a typical interaction: the median over interactions.
+
+    Parameters
+    ----------
+    interactions : Interactions
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import prorec
+    >>> find_typical_history(prorec.load_dataset("cinema"))
+    74.0
+    """
+    return float(np.median(interactions.activity[interactions.user_codes]))
 
 
 def auc_within_popularity(pairs: LabeledPairs) -> float:

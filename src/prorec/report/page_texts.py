@@ -171,8 +171,8 @@ def describe_method(findings: Findings) -> list[str]:
         paragraphs.append(describe_checks(findings.injection_checks))
     if findings.weighting != "plan":
         paragraphs.append(
-            "The weight of a click is (1 − p)^s, with its noise probability p and a sharpness s from 1, if users have "
-            "many clicks, to 2. Where the log cannot tell its noise, weights are 1 but for bots and marked clicks."
+            "The weight of a click is (1 − p)², with its noise probability p. Where the log cannot tell its noise, "
+            "weights are 1 but for bots and marked clicks."
         )
     is_relabelled = findings.weighting in ("plan", "both")
     return [*paragraphs, f"{plan} {relabelling}" if is_relabelled else f"{plan} Here it only describes the clicks."]

@@ -69,8 +69,6 @@ class CrossFitResult(NamedTuple):
     """One row per interaction: user and item (positions), noise_probability, percentile_rank, basis."""
     noise_rate: NoiseRateEstimate
     """Estimated noise rate of the log."""
-    typical_history: float
-    """Number of interactions of the user of a typical interaction."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ class CrossFitRun:
             "cross-fit: noise probabilities",
             lambda: features.where("is_click").mapInArrow(estimate, tasks.PROBABILITIES),
         )
-        return CrossFitResult(probabilities, posterior.noise_rate, float(arrays["typical_history"]))
+        return CrossFitResult(probabilities, posterior.noise_rate)
 
     def _score_fold(self, fold: int, folds: DataFrame, clicks: DataFrame) -> DataFrame:
         """Fit all base models without one fold, and return their values of the pairs in that fold."""
@@ -231,4 +229,4 @@ def _fit_posterior(features: DataFrame, seed: int) -> dict[str, Any]:
     history = float(np.median(rows["activity"].to_numpy()[order][is_click]))
     labeled = label_pairs(pair_features, positions, is_click, out_of_user)
     posterior = fit_posterior(pair_features, is_click, labeled, history)
-    return {name: array.tolist() for name, array in posterior.to_arrays().items()} | {"typical_history": history}
+    return {name: array.tolist() for name, array in posterior.to_arrays().items()}

@@ -40,7 +40,7 @@ from prorec.engines.spark.spark_result import RunSize, SparkResult
 from prorec.engines.spark.task_arrays import ArrayBroadcast, ItemFactors
 from prorec.engines.spark.work_directory import WorkDirectory
 from prorec.noise.flagging import FlagRule, keeps_fdr
-from prorec.noise.training_weights import find_sharpness
+from prorec.noise.training_weights import POWER
 from prorec.transport.blocks import check_memory
 from prorec.transport.gamma import MAX_USERS, gamma_from_squares, parse_gamma
 
@@ -212,7 +212,7 @@ class SparkRun:
         lists = self._collect_lists(number)
         if self.cross_fit_result is not None:
             found = self.cross_fit_result
-            weight = F.pow(1 - F.col("noise_probability"), F.lit(find_sharpness(found.typical_history)))
+            weight = F.pow(1 - F.col("noise_probability"), F.lit(POWER))
             pairs = found.pairs.withColumn("factor", weight if found.noise_rate.is_identified else F.lit(1.0))
             lists = lists.join(self.lists.collect(pairs, "factor", "factors").drop("items"), "user")
         # A merge join keeps all partitions. Other joins of a small table leave few, and the pass over all pairs would
