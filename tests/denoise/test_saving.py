@@ -41,7 +41,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         ('"class_name": "NCE"', '"class_name": "Nope"', "'Nope'"),
         ('"history"', '"story"', "incomplete or damaged"),
         ('"lam"', '"lamb"', "incomplete or damaged"),
-        ('"flag_fraction": 0.05', '"flag_fraction": "x"', "flag_fraction must be"),
+        ('"flag_fraction": null', '"flag_fraction": "x"', "flag_fraction must be"),
         ('"gamma": "auto"', '"gamma": "x"', "gamma must be"),
     ):
         assert old in about

@@ -35,7 +35,7 @@ def summarize(source: SourceTable, denoiser: ProRec) -> dict[str, Any]:
     """
     clicks, last_round = denoiser.interactions_, denoiser.history_[-1]
     finder = denoiser.finder_ if denoiser.noise_method != "plan" else None
-    suspicious = denoiser.noise_table(limit=_N_SHOWN).select(["user", "item", "noise_probability", "weight"])
+    suspicious = denoiser.noise_table("pyarrow", limit=_N_SHOWN).select(["user", "item", "noise_probability", "weight"])
     is_marked = np.zeros(len(clicks), dtype=bool) if finder is None else finder.basis_ == MARKED
     n_suspect = int(np.count_nonzero(denoiser.noise_probability_[is_marked]))
     return {
@@ -57,7 +57,9 @@ def summarize(source: SourceTable, denoiser: ProRec) -> dict[str, Any]:
         "noise_rate": None if finder is None else asdict(finder.noise_rate_),
         "fdr": denoiser.flag_rule(is_cross_fitted=finder is not None).get("fdr"),
         "injection_checks": [] if finder is None else [asdict(check) for check in finder.injection_checks_],
-        "issues": [] if finder is None else [row for row in finder.issues_.summary().to_pylist() if row["count"]],
+        "issues": []
+        if finder is None
+        else [row for row in finder.issues_.summary("pyarrow").to_pylist() if row["count"]],
         "most_suspicious": suspicious.to_pylist(),
         "peak_memory_mb": _peak_memory(),
     }

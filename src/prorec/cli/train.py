@@ -157,7 +157,7 @@ def recommend(options: RecommendOptions, output: RecommendOutput, console: Conso
     clicks = recommender.interactions_
     users = _parse_users(options.user, clicks.users) if options.user else clicks.users
     k = check_int("k", options.k, 1, clicks.n_items, "the number of items")
-    table = recommender.recommend(users, k).to_table()
+    table = recommender.recommend(users, k).to_table("pyarrow")
     write_rows(table, output.out, options.format)
     target = "standard output" if output.out == "-" else output.out
     text = f"{table.num_rows:,} recommendations for {len(users):,} users written to {target}."

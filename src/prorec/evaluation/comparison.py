@@ -157,4 +157,4 @@ def _average(evaluations: list[Evaluation]) -> Evaluation:
     first = evaluations[0]
     per_user = {name: np.mean([each.per_user[name] for each in evaluations], axis=0) for name in first.per_user}
     mean = {name: float(np.mean([each.mean[name] for each in evaluations])) for name in first.mean}
-    return Evaluation(first.users, per_user, mean, first.family)
+    return replace(first, per_user=per_user, mean=mean)
