@@ -1,4 +1,4 @@
-"""Data frames in: columns are found, their names and the library are remembered, and results come in the same library."""
+"""Data frames in: columns are found, their names and library are remembered, and results come in that library."""
 
 from __future__ import annotations
 

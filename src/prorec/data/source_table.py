@@ -73,14 +73,35 @@ class SourceTable:
             If the file has a column of that name, too.
         """
         table = self.table
-        # In RecBole's files a name has its type behind it.
-        taken = {*table.column_names, *(name.partition(":")[0] for name in table.column_names)}
         for name, pair_values in values.items():
-            new_name = f"prorec_{name}" if name in taken else name
-            if new_name in taken:
-                raise InputError(f"the log has columns called {name!r} and {new_name!r} already: rename one of them")
-            table = table.append_column(new_name, pa.array(pair_values).take(pa.array(self.positions)))
+            column = pa.array(pair_values).take(pa.array(self.positions))
+            table = table.append_column(self.free_name(name), column)
         return table
+
+    def free_name(self, name: str) -> str:
+        """Return the name of a new column.
+
+        Parameters
+        ----------
+        name : str
+            Name that the column has if the file has none of that name.
+
+        Returns
+        -------
+        str
+            The name, if necessary with `prorec_` before it.
+
+        Raises
+        ------
+        InputError
+            If the file has a column of that name, too.
+        """
+        # In RecBole's files a name has its type behind it.
+        taken = {*self.table.column_names, *(each.partition(":")[0] for each in self.table.column_names)}
+        new_name = f"prorec_{name}" if name in taken else name
+        if new_name in taken:
+            raise InputError(f"the log has columns called {name!r} and {new_name!r} already: rename one of them")
+        return new_name
 
     def infer_types(self, table: pa.Table) -> pa.Table:
         """Convert columns of text to numbers, for a file format that has types.

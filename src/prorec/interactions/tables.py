@@ -119,6 +119,25 @@ def read_frame(table: Any) -> nw.DataFrame[Any]:
         ) from error
 
 
+def convert_frame(table: nw.DataFrame[Any], frame: FrameType | None) -> Any:
+    """Return a table as one of the library that the caller works with.
+
+    Parameters
+    ----------
+    table : narwhals.DataFrame
+        The table.
+    frame : {"pyarrow", "pandas", "polars"} or None
+        The library; None for the table as it is.
+
+    Returns
+    -------
+    table
+    """
+    if frame is None or frame == frame_type(table.to_native()):
+        return table.to_native()
+    return to_frame(table.to_arrow(), frame)
+
+
 def to_arrow_column(frame: nw.DataFrame[Any], position: int, role: str) -> pa.ChunkedArray:
     """Return one column of a table as an Arrow column.
 
