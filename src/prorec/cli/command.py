@@ -27,6 +27,8 @@ _FLAGS = {
     "skip_bad_rows=True": "--skip-bad-rows",
     "give the separator": "pass --separator",
     "pass the items of a new user to recommend_new": "train the model again on a log with this user",
+    "prorec.noise.find_issues(log)": "prorec check",
+    "call fit with refit=True": "train it with prorec train --denoise",
 }
 """Advice for Python, and the same for the command line."""
 _option_names: set[str] = set()

@@ -452,7 +452,7 @@ class NoiseFinder(Estimator):
             causes, remedies = [], []
             if n_extreme := int(self.issues_.is_extreme.sum()):
                 causes.append(f"{n_extreme:,} of {log.n_users:,} accounts look like bots or tests")
-                remedies.append("prorec.noise.find_issues lists the accounts.")
+                remedies.append("prorec.noise.find_issues(log) lists the accounts.")
             if n_suspect := int(marks.suspect.sum()):
                 causes.append(f"{n_suspect:,} of {len(log):,} interactions are marked as suspect")
                 remedies.append("Mark fewer interactions as suspect.")
