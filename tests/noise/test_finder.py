@@ -257,7 +257,7 @@ def test_new_users_with_a_base_model_that_cannot_fold_in(club: prorec.data.cinem
     new = Interactions.from_table(pa.table({"user": [-1] * 3, "item": items}))
     assert finder.score(new)["basis"].to_pylist() == ["popularity"] * 3
     with pytest.raises(InputError, match="interactions must be"):
-        finder.score(None)  # type: ignore[arg-type]
+        finder.score(None)
 
 
 # ── in ProRec ───────────────────────────────────────────────────────────────────────────────────────
