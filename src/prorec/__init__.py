@@ -28,6 +28,7 @@ from prorec.data.writers import write_interactions
 from prorec.denoise import ProRec
 from prorec.evaluation import compare, detection_metrics, evaluate, ranking_metrics
 from prorec.evaluation.tuning import tune
+from prorec.front.noise_result import NoiseResult, find_noise
 from prorec.interactions import Interactions
 from prorec.models import Recommendations, load
 from prorec.noise import NoiseFinder, NoiseRateEstimate
@@ -49,6 +50,7 @@ __all__ = [
     "MissingExtraError",
     "NoiseFinder",
     "NoiseRateEstimate",
+    "NoiseResult",
     "NoisyInteractions",
     "NotFittedError",
     "ProRec",
@@ -60,6 +62,7 @@ __all__ = [
     "compare",
     "detection_metrics",
     "evaluate",
+    "find_noise",
     "inject_noise",
     "load",
     "load_dataset",

@@ -63,7 +63,7 @@ def test_every_row_comes_back_with_three_more_columns(clicks: Path, tmp_path: Pa
     flagged = int(expected.flagged_[at].sum())
     assert f"{given.num_rows:,} rows read" in done.stdout
     assert flagged == 0, "no group of these few clicks is surely noise"
-    assert "No group of rows is surely at least 90% noise" in " ".join(done.stdout.split())
+    assert "No group of interactions is surely at least 90% noise" in " ".join(done.stdout.split())
     assert f"{first.user}" in done.stdout
     assert f"{first.noise_probability:.3f}" in done.stdout
     assert "MB of memory" in done.stdout
@@ -413,3 +413,32 @@ def test_resuming_a_different_run_is_refused(clicks: Path, tmp_path: Path) -> No
     assert done.returncode == 0
     assert "no run is left to resume" in done.stderr
     assert (tmp_path / "out.csv").read_bytes() == before
+
+
+def test_flags_are_counted_as_the_share_that_was_asked_for(tmp_path: Path) -> None:
+    club = prorec.make_cinema(100, 80, seed=2).interactions
+    rows = np.concatenate([np.arange(len(club)), np.flatnonzero(club.user_codes < 20).repeat(3)])
+    table = pa.table({"user": club.users[club.user_codes[rows]], "item": club.items[club.item_codes[rows]]})
+    pq.write_table(table, tmp_path / "log.parquet")
+    words = ("denoise", str(tmp_path / "log.parquet"), "--flag-fraction", "0.05")
+    done = run(*words, "--out", str(tmp_path / "a.parquet"), "--json")
+    summary = json.loads(done.stdout)
+    flagged = pq.read_table(tmp_path / "a.parquet").to_pandas().query("flagged")
+    assert summary["flagged_rows"] == len(flagged)
+    assert summary["flagged_pairs"] == len(flagged.drop_duplicates(["user", "item"])) == int(0.05 * len(club))
+    assert summary["flagged_pairs"] < summary["flagged_rows"]
+    text = run(*words, "--out", str(tmp_path / "b.parquet")).stdout
+    assert f"{summary['flagged_pairs']:,} interactions (5.0%) of " in text
+    assert f", on {summary['flagged_rows']:,} rows, are flagged, the most suspicious ones" in text
+    assert "whose length is --flag-fraction" in text
+    assert "Train on the column 'weight': the likelier an interaction is noise, the less it counts." in text
+
+
+def test_the_summary_names_the_column_to_train_on(clicks: Path, tmp_path: Path) -> None:
+    weighted = pacsv.read_csv(clicks).append_column("weight", [[0.5] * (len(clicks.read_text().splitlines()) - 1)])
+    pacsv.write_csv(weighted, tmp_path / "log.csv")
+    done = run("denoise", str(tmp_path / "log.csv"), "--out", str(tmp_path / "out.csv"))
+    assert "Train on the column 'prorec_weight'" in done.stdout
+    assert "Pass --weight-col prorec_weight to prorec train." in done.stdout
+    columns = pacsv.read_csv(tmp_path / "out.csv").column_names
+    assert "prorec_weight" in columns

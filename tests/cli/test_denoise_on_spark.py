@@ -130,7 +130,8 @@ def test_a_killed_driver_leaves_no_partial_output_and_is_resumed(folder: Path) -
 
 def test_summary_in_words() -> None:
     summary: dict[str, Any] = {"rows": 9, "interactions": 8, "users": 3, "items": 4, "flagged_pairs": 2, "out": "o",
-                               "seconds": 1.0, "report": None, "noise_rate": None, "fdr": None}  # fmt: skip
+                               "seconds": 1.0, "report": None, "noise_rate": None, "fdr": None, "mass_kept": 0.5,
+                               "training_column": "weight"}  # fmt: skip
     text = describe_summary(summary)
     assert all(part in text for part in ("9 rows", "8 different", "3 users", "4 items", "2 interactions (25.0%)"))
     assert "--flag-fraction" in text
@@ -139,9 +140,14 @@ def test_summary_in_words() -> None:
     text = describe_summary(summary)
     assert "20.0% (10.0% to 30.0%)" in text
     assert "2 interactions (25.0%) are flagged; at most about 25% " in text
+    assert "Train on the column 'weight': the likelier an interaction is noise, the less it counts." in text
+    assert "Pass --weight-col prorec_weight to prorec train" in describe_summary(
+        summary | {"training_column": "prorec_weight"}
+    )
+    assert "No weight is lowered" in describe_summary(summary | {"mass_kept": 1.0})
     assert "The report is in page.html." in text
     nothing = describe_summary(summary | {"flagged_pairs": 0})
-    assert "at least 75% noise, so nothing is flagged at fdr=0.25" in nothing
+    assert "at least 75% noise, so nothing is flagged at --fdr 0.25" in nothing
     unknown = asdict(replace(rate, low=0.0, is_identified=False))
     doubtful = describe_summary(summary | {"flagged_pairs": 0, "noise_rate": unknown})
     assert "cannot tell its noise rate: it is at most 30.0%" in doubtful

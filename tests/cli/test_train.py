@@ -163,3 +163,30 @@ def test_datasets_get_writes_a_file(tmp_path: Path, no_data: Path) -> None:
     done = run("datasets", "get", "cinema", "--out", str(out))
     assert done.returncode == 2
     assert "exists already" in done.stderr
+
+
+def test_bursts_are_found_by_every_command(tmp_path: Path) -> None:
+    club = prorec.make_cinema(150, 100, seed=6).interactions
+    frame = club.to_table("pandas")[["user", "item", "timestamp"]]
+    frame.loc[frame["user"] == frame["user"].mode()[0], "timestamp"] = frame["timestamp"].max()
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    expected = prorec.NoiseFinder().fit(frame)
+    assert expected.issues_.user_scores["burst"].any()
+    for more in ((), ("--timestamp-col", "none")):
+        out = tmp_path / f"model{len(more)}"
+        done = run("train", str(tmp_path / "log.csv"), "--denoise", "--out", str(out), *more)
+        assert done.returncode == 0, done.stderr
+        finder = prorec.load(out).finder_  # type: ignore[attr-defined]
+        scores = finder.issues_.user_scores["burst"]
+        if more:
+            assert not scores.any()
+        else:
+            np.testing.assert_array_equal(scores, expected.issues_.user_scores["burst"])
+            np.testing.assert_array_equal(finder.noise_probability_, expected.noise_probability_)
+    for words, problem in (
+        (("evaluate", str(tmp_path / "log.csv"), "--timestamp-col", "nope"), "no column is called 'nope'"),
+        (("train", str(tmp_path / "log.csv"), "--out", "m", "--timestamp-col", "2"), "no effect without --denoise"),
+    ):
+        refused = run(*words)
+        assert refused.returncode == 2
+        assert problem in refused.stderr

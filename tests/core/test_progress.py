@@ -40,3 +40,9 @@ def test_progress_must_be_callable() -> None:
     check_progress(print)
     with pytest.raises(InputError, match=r"progress .* got int"):
         check_progress(5)
+
+
+def test_square_brackets_in_a_task_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    with ConsoleProgress() as progress:
+        progress("Fitting [red]NCE[/red]", 1, 1)
+    assert capsys.readouterr().err.startswith("Fitting [red]NCE[/red]: ")

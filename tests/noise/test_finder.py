@@ -232,7 +232,7 @@ def test_later_clicks_of_new_users_and_unknown_items(club: prorec.data.cinema.Ci
         Interactions.from_table(clicks.to_table("pandas").loc[which, ["user", "item"]]) for which in (is_old, ~is_old)
     )
     finder = NoiseFinder(folds=5).fit(old)
-    table = finder.score(new)
+    table = finder.score(new, "pyarrow")
     known = table["noise_probability"].is_valid().to_numpy()
     assert [basis == "unknown item" for basis in table["basis"].to_pylist()] == (~known).tolist()
     # Pairs come in the order of users and items, here as there.
@@ -257,7 +257,7 @@ def test_new_users_with_a_base_model_that_cannot_fold_in(club: prorec.data.cinem
     new = Interactions.from_table(pa.table({"user": [-1] * 3, "item": items}))
     assert finder.score(new)["basis"].to_pylist() == ["popularity"] * 3
     with pytest.raises(InputError, match="interactions must be"):
-        finder.score(None)  # type: ignore[arg-type]
+        finder.score(None)
 
 
 # ── in ProRec ───────────────────────────────────────────────────────────────────────────────────────

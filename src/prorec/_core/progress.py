@@ -70,7 +70,12 @@ class ConsoleProgress:
         self._console = Console(stderr=True, quiet=quiet)
         self._bars: RichProgress | None = None
         if self._console.is_terminal and not quiet:
-            columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+            )
             self._bars = RichProgress(*columns, console=self._console, transient=True)
         self._bar: TaskID | None = None
         self._task = ""
@@ -107,8 +112,8 @@ class ConsoleProgress:
             self._bars.update(self._bar, completed=done, total=total)
         elif done == total:
             seconds = time.perf_counter() - self._started
-            self._console.print(f"{task}: {seconds:.1f} s", highlight=False)
+            self._console.print(f"{task}: {seconds:.1f} s", highlight=False, markup=False)
             self._task = ""
         elif time.perf_counter() - self._last_line > _SECONDS_BETWEEN_LINES:
             self._last_line = time.perf_counter()
-            self._console.print(f"{task}: {done:,} of {total:,}", highlight=False)
+            self._console.print(f"{task}: {done:,} of {total:,}", highlight=False, markup=False)

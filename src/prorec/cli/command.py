@@ -27,6 +27,8 @@ _FLAGS = {
     "skip_bad_rows=True": "--skip-bad-rows",
     "give the separator": "pass --separator",
     "pass the items of a new user to recommend_new": "train the model again on a log with this user",
+    "prorec.noise.find_issues(log)": "prorec check",
+    "call fit with refit=True": "train it with prorec train --denoise",
 }
 """Advice for Python, and the same for the command line."""
 _option_names: set[str] = set()
@@ -162,20 +164,21 @@ def name_options(message: str) -> str:
 
     Examples
     --------
-    >>> _option_names.update({"user_col", "noise_method"})
-    >>> name_options("no column is called 'who' (user_col); pass noise_method='cross-fit'")
-    "no column is called 'who' (--user-col); pass --noise-method cross-fit"
+    >>> _option_names.update({"user_col", "noise_method", "fdr"})
+    >>> name_options("no column is called 'who' (user_col); pass noise_method='cross-fit' and fdr=0.2")
+    "no column is called 'who' (--user-col); pass --noise-method cross-fit and --fdr 0.2"
     """
     for python, option in _FLAGS.items():
         message = message.replace(python, option)
 
     def name_option(match: re.Match[str]) -> str:
-        name, value = match["name"], match["value"]
+        name, value = match["name"], match["value"] or match["number"]
         if name not in _option_names or ("_" not in name and not value):
             return match[0]
         return f"--{name.replace('_', '-')}{f' {value}' if value else ''}"
 
-    return re.sub(r"(?<![\w-])(?P<name>[a-z_]+)(?:='(?P<value>[^']+)')?(?![\w=])", name_option, message)
+    value = r"(?:='(?P<value>[^']+)'|=(?P<number>\d+(?:\.\d+)?))?"
+    return re.sub(rf"(?<![\w-])(?P<name>[a-z_]+){value}(?![\w=])", name_option, message)
 
 
 def _parameters_in(hint: Any) -> tuple[Parameter, ...]:

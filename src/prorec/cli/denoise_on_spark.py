@@ -96,7 +96,7 @@ def denoise_on_spark(
     if output.report is not None:
         result.report(output.report, title=log.report_title)
     summary = result.summary() | {"out": out, "report": None if output.report is None else str(output.report)}
-    summary["fdr"] = result.flag_rule.get("fdr")
+    summary |= {"fdr": result.flag_rule.get("fdr"), "training_column": result.weight_column}
     if output.force:
         files.remove(out)
     files.move(f"{work}/result", out)

@@ -13,7 +13,7 @@ from prorec._core.checks import check_int
 from prorec._core.errors import DataWarning, InputError
 from prorec.cli.command import FieldsOf, Options, as_command
 from prorec.cli.console import make_table, print_plain
-from prorec.cli.options import ConsoleOptions, LogOptions
+from prorec.cli.options import ConsoleOptions, LogOptions, TimeOptions
 from prorec.denoise import ProRec
 from prorec.denoise.controls import WeightChange, equalize_weights, make_control, shuffle_weights
 from prorec.evaluation.comparison import TESTED_METRICS, SplitComparison, compare_on_splits
@@ -46,7 +46,9 @@ class EvaluateOptions(Options):
 
 
 @as_command
-def evaluate(options: EvaluateOptions, console: ConsoleOptions, log: LogOptions, settings: EvaluateSettings) -> None:
+def evaluate(
+    options: EvaluateOptions, console: ConsoleOptions, log: LogOptions, times: TimeOptions, settings: EvaluateSettings
+) -> None:
     """Compare recommenders on 30% of each user's interactions, after training on the other 70%.
 
     Parameters
@@ -57,6 +59,8 @@ def evaluate(options: EvaluateOptions, console: ConsoleOptions, log: LogOptions,
         Output on the console.
     log : LogOptions
         The interactions.
+    times : TimeOptions
+        Their times, by which denoisers find bursts.
     settings : dict
         Parameters of the denoisers.
 
@@ -69,7 +73,7 @@ def evaluate(options: EvaluateOptions, console: ConsoleOptions, log: LogOptions,
     check_int("k", options.k, 1)
     _make_models(options, settings, None)  # refuses bad options before the log is read
     with console.progress() as progress:
-        source = log.read(progress)
+        source = log.read(progress, times)
         clicks = source.interactions
         if {"noise_probability", "flagged"} <= set(source.table.column_names):
             warnings.warn(

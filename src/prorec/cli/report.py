@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
-from prorec.cli.command import as_command, refuse
-from prorec.cli.denoise_summary import describe_flags
+from prorec.cli.command import as_command, name_options, refuse
 from prorec.cli.options import (
     AlgorithmSettings,
     ConsoleOptions,
@@ -25,6 +24,7 @@ from prorec.cli.options import (
 from prorec.cli.output_files import check_distinct, check_rejected, check_report, write_rejected
 from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
+from prorec.denoise.noise_summary import describe_flags, summarize_noise
 from prorec.report.changes import read_earlier_report
 from prorec.report.page import write_report
 
@@ -98,7 +98,7 @@ def report(
     check_rejected(output.out, skip=source.skip_bad_rows, force=output.force)
     earlier = output.read_earlier()
     skipped: dict[str, Any] = {}
-    text = ""
+    text, positions = "", None
     with console.progress() as progress:
         if source.log != "-" and Path(source.log).is_dir():
             given = [*model.given, *noise, *algorithm, *source.given, *items.given]
@@ -111,19 +111,13 @@ def report(
             denoiser = ProRec(model.make(), **noise, **algorithm)
             denoiser.check_settings()
             log = source.read(progress, items)
-            clicks = items.describe(source, log)
+            clicks, positions = items.describe(source, log), log.positions
             denoiser.model = model.cap_rank(denoiser.model, clicks)
             denoiser.fit(clicks, progress=progress, track_loss=True)
             seconds = time.perf_counter() - started
             shown: dict[str, Any] = {"seconds": seconds, "n_rows": log.table.num_rows, "earlier": earlier}
             write_report(denoiser, output.out, title=source.report_title, progress=progress, **shown)
             skipped, text = write_rejected(log, output.out)
-    rate = denoiser.finder_.noise_rate_ if denoiser.noise_method != "plan" else None
-    result = {
-        "interactions": len(denoiser.interactions_),
-        "flagged_pairs": int(denoiser.flagged_.sum()),
-        "noise_rate": None if rate is None else asdict(rate),
-        "fdr": denoiser.flag_rule(is_cross_fitted=rate is not None).get("fdr"),
-        "out": str(output.out),
-    } | skipped
-    console.print_result(result, f"{text}{describe_flags(result)}\nThe report is in {output.out}.")
+    result = summarize_noise(denoiser, positions) | {"out": str(output.out)} | skipped
+    flags = name_options(describe_flags(result))
+    console.print_result(result, f"{text}{flags}\nThe report is in {output.out}.")

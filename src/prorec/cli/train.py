@@ -22,6 +22,7 @@ from prorec.cli.options import (
     NoiseSettings,
     SavedModel,
     TableOutput,
+    TimeOptions,
 )
 from prorec.cli.output_files import check_model_folder, check_output, check_rejected, write_rejected, write_rows
 from prorec.data.source_table import SourceTable
@@ -46,6 +47,7 @@ def train(
     console: ConsoleOptions,
     model: ModelOptions,
     log: LogOptions,
+    times: TimeOptions,
     algorithm: AlgorithmSettings,
 ) -> None:
     """Train a recommender and write it into a folder, for `prorec recommend` and `prorec.load`.
@@ -62,6 +64,8 @@ def train(
         The recommender.
     log : LogOptions
         The interactions.
+    times : TimeOptions
+        Their times, by which a denoiser finds bursts.
 
     Raises
     ------
@@ -74,11 +78,11 @@ def train(
         recommender = ProRec(recommender, **noise, **algorithm)
         recommender.check_settings()
     else:
-        refuse([*noise, *algorithm], "without --denoise")
+        refuse([*noise, *algorithm, *times.given], "without --denoise")
     check_model_folder(output.out, force=output.force)
     check_rejected(output.out, skip=log.skip_bad_rows, force=output.force)
     with console.progress() as progress:
-        source = log.read(progress)
+        source = log.read(progress, times if output.denoise else None)
         clicks = source.interactions
         if isinstance(recommender, ProRec):
             recommender.model = model.cap_rank(recommender.model, clicks)
@@ -157,7 +161,7 @@ def recommend(options: RecommendOptions, output: RecommendOutput, console: Conso
     clicks = recommender.interactions_
     users = _parse_users(options.user, clicks.users) if options.user else clicks.users
     k = check_int("k", options.k, 1, clicks.n_items, "the number of items")
-    table = recommender.recommend(users, k).to_table()
+    table = recommender.recommend(users, k).to_table("pyarrow")
     write_rows(table, output.out, options.format)
     target = "standard output" if output.out == "-" else output.out
     text = f"{table.num_rows:,} recommendations for {len(users):,} users written to {target}."

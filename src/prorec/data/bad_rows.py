@@ -26,7 +26,7 @@ class BadRow:
     position: int
     """Position among the rows, from 0."""
     place: int
-    """Number of the line on which it starts, or of the row in a parquet file."""
+    """Number of the line on which it starts, of the row in a parquet file, or its position in a data frame."""
     reason: str
     """Reason in words, the same for all rows with the same fault."""
     value: Any
@@ -44,7 +44,7 @@ class BadRow:
 class BadRows:
     """All rows of a file that cannot be used."""
 
-    unit: Literal["line", "row"]
+    unit: Literal["line", "row", "position"]
     """Meaning of a row's `place`."""
     names: list[str]
     """Names of the file's columns."""
@@ -128,14 +128,19 @@ class BadRows:
             for reason in self.reasons()
         ]
 
-    def to_error(self) -> InputError:
+    def to_error(self, *, can_skip: bool = True) -> InputError:
         """Return an error that counts all of the rows.
+
+        Parameters
+        ----------
+        can_skip : bool, default True
+            Whether the caller can leave such rows out.
 
         Returns
         -------
         InputError
         """
-        remedy = "Correct {}, or pass skip_bad_rows=True to leave {} out."
+        remedy = "Correct {}, or pass skip_bad_rows=True to leave {} out." if can_skip else "Correct or remove {}."
         if self.are_most:
             remedy = "Most rows should be usable. Are these the right columns, and is the separator right?"
         if any(reason.startswith("the weight") for reason in self.counts):
@@ -169,7 +174,7 @@ class RowSource(Log, Protocol):
     """A file whose rows can be read one after the other, and left out."""
 
     @property
-    def unit(self) -> Literal["line", "row"]:
+    def unit(self) -> Literal["line", "row", "position"]:
         """Meaning of the places of rows."""
 
     def rows(self) -> Iterator[tuple[int, Sequence[Any]]]:
@@ -192,6 +197,7 @@ def read_usable(
     read: Callable[[_Source], _Result],
     *,
     skip: bool = False,
+    can_skip: bool = True,
     max_weight: float | None = None,
     time_format: str | None = None,
 ) -> tuple[_Result, BadRows | None]:
@@ -199,14 +205,16 @@ def read_usable(
 
     Parameters
     ----------
-    file : TextFile or ParquetFile
-        The file.
+    file : TextFile, ParquetFile or DataFrameLog
+        The log.
     chosen : mapping of str to int
         Position of the column of each role that is read.
     read : callable
         Function that reads the file. A `RowError` from it means that there are bad rows.
     skip : bool, default False
         Leave out bad rows.
+    can_skip : bool, default True
+        Whether the message may advise to leave them out.
     max_weight : float, optional
         Largest weight that is allowed.
     time_format : str, optional
@@ -231,7 +239,7 @@ def read_usable(
         if not bad.n_bad:
             raise
         if not skip or bad.are_most:
-            raise bad.to_error() from None
+            raise bad.to_error(can_skip=can_skip) from None
     return read(file.without(frozenset(row.position for row in bad.rows))), bad
 
 
@@ -247,8 +255,8 @@ def find_bad_rows(
 
     Parameters
     ----------
-    file : TextFile or ParquetFile
-        The file.
+    file : TextFile, ParquetFile or DataFrameLog
+        The log.
     chosen : mapping of str to int
         Position of the column of each role.
     keep : bool, default False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +21,7 @@ from prorec.data.text_recognition import find_header, find_separator, parse_rows
 from prorec.interactions import Interactions
 from prorec.interactions.column_names import ROLES
 from prorec.interactions.columns import ColumnRef, is_number, is_time
+from prorec.interactions.tables import TableSource
 
 Header = bool | Literal["auto"]
 _HEAD_BYTES = 1 << 16
@@ -93,7 +95,7 @@ def read_interactions(
 
         clicks, bad = read_usable(file, chosen, read, skip=skip_bad_rows, time_format=time_format)
         warn_about_skipped(path, bad)
-        return clicks
+        return replace(clicks, source=TableSource({role: file.names[at] for role, at in chosen.items()}))
 
 
 def warn_about_skipped(path: str | Path, bad: BadRows | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,8 +20,10 @@ from prorec.data.parquet_file import ParquetFile
 from prorec.data.readers import Header, open_table
 from prorec.data.text_columns import infer_numbers
 from prorec.data.text_file import TextFile
+from prorec.data.typed_log import TypedLog
 from prorec.interactions import Interactions
 from prorec.interactions.columns import ColumnRef
+from prorec.interactions.tables import TableSource
 
 _ROLES = ("user", "item", "weight")  # a column that is not read cannot be refused
 
@@ -71,14 +73,35 @@ class SourceTable:
             If the file has a column of that name, too.
         """
         table = self.table
-        # In RecBole's files a name has its type behind it.
-        taken = {*table.column_names, *(name.partition(":")[0] for name in table.column_names)}
         for name, pair_values in values.items():
-            new_name = f"prorec_{name}" if name in taken else name
-            if new_name in taken:
-                raise InputError(f"the log has columns called {name!r} and {new_name!r} already: rename one of them")
-            table = table.append_column(new_name, pa.array(pair_values).take(pa.array(self.positions)))
+            column = pa.array(pair_values).take(pa.array(self.positions))
+            table = table.append_column(self.free_name(name), column)
         return table
+
+    def free_name(self, name: str) -> str:
+        """Return the name of a new column.
+
+        Parameters
+        ----------
+        name : str
+            Name that the column has if the file has none of that name.
+
+        Returns
+        -------
+        str
+            The name, if necessary with `prorec_` before it.
+
+        Raises
+        ------
+        InputError
+            If the file has a column of that name, too.
+        """
+        # In RecBole's files a name has its type behind it.
+        taken = {*self.table.column_names, *(each.partition(":")[0] for each in self.table.column_names)}
+        new_name = f"prorec_{name}" if name in taken else name
+        if new_name in taken:
+            raise InputError(f"the log has columns called {name!r} and {new_name!r} already: rename one of them")
+        return new_name
 
     def infer_types(self, table: pa.Table) -> pa.Table:
         """Convert columns of text to numbers, for a file format that has types.
@@ -158,25 +181,82 @@ def read_source_table(
     requested = {"user": user_col, "item": item_col, "weight": weight_col, "timestamp": timestamp_col}
     roles = (*_ROLES, "timestamp") if with_times else _ROLES
     with open_table(path, header=header, separator=separator, requested=requested) as file:
-        chosen = file.choose(requested, roles, time_format=time_format)
-        for role, reason in find_misfits(file, chosen, requested, time_format).items():
-            del chosen[role]
-            warnings.warn(f"{path}: {reason}", DataWarning, stacklevel=2)
+        chosen = choose_fitting(file, requested, roles, time_format, f"{path}: ")
 
         def read(file: TextFile | ParquetFile) -> SourceTable:
             columns, table = file.read_all(chosen, ids, time_format)
-            interactions, positions = Interactions.from_columns_with_positions(columns)
-            weights = interactions.matrix.data
-            if "weight" in chosen and len(weights) and weights.max() > 1:
-                raise RowError("a weight is above 1", 0)
+            interactions, positions = make_interactions(columns)
+            interactions = replace(
+                interactions, source=TableSource({role: file.names[at] for role, at in chosen.items()})
+            )
             return SourceTable(table, interactions, positions, chosen, isinstance(file, TextFile))
 
         source, bad = read_usable(file, chosen, read, skip=skip_bad_rows, max_weight=1, time_format=time_format)
         return replace(source, skipped=bad)
 
 
+def choose_fitting(
+    file: TextFile | TypedLog,
+    requested: Mapping[str, ColumnRef],
+    roles: Sequence[str],
+    time_format: str | None = None,
+    label: str = "",
+) -> dict[str, int]:
+    """Find the column of each role, with a warning for each that is not used because of its values.
+
+    Parameters
+    ----------
+    file : TextFile, ParquetFile or DataFrameLog
+        The log.
+    requested : mapping of str to str, int or None
+        Columns that the user named.
+    roles : sequence of str
+        Roles to find.
+    time_format : str, optional
+        Format of times.
+    label : str, default ""
+        Beginning of the warnings.
+
+    Returns
+    -------
+    dict of str to int
+        Position of the column of each role that is used.
+    """
+    chosen = file.choose(requested, roles, time_format=time_format)
+    for role, reason in find_misfits(file, chosen, requested, time_format).items():
+        del chosen[role]
+        warnings.warn(f"{label}{reason}", DataWarning, stacklevel=3)
+    return chosen
+
+
+def make_interactions(columns: dict[str, pa.ChunkedArray]) -> tuple[Interactions, NDArray[np.int64]]:
+    """Make interactions whose weights are from 0 to 1, and tell where each row is among them.
+
+    Parameters
+    ----------
+    columns : dict of str to pyarrow.ChunkedArray
+        Columns by role; the dict is emptied.
+
+    Returns
+    -------
+    interactions : Interactions
+    positions : ndarray of int64
+        For each row, the position of its pair in `matrix.data`.
+
+    Raises
+    ------
+    RowError
+        If a row cannot be used.
+    """
+    interactions, positions = Interactions.from_columns_with_positions(columns)
+    weights = interactions.matrix.data
+    if len(weights) and weights.max() > 1:
+        raise RowError("a weight is above 1", 0)
+    return interactions, positions
+
+
 def find_misfits(
-    file: TextFile | ParquetFile,
+    file: TextFile | TypedLog,
     chosen: Mapping[str, int],
     requested: Mapping[str, ColumnRef],
     time_format: str | None = None,
@@ -185,8 +265,8 @@ def find_misfits(
 
     Parameters
     ----------
-    file : TextFile or ParquetFile
-        The file.
+    file : TextFile, ParquetFile or DataFrameLog
+        The log.
     chosen : mapping of str to int
         Position of the column of each role.
     requested : mapping of str to str, int or None

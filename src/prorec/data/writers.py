@@ -38,7 +38,7 @@ def write_interactions(interactions: Interactions, path: str | Path) -> None:
     with prefix_errors(path):
         detect_format(path)
         with atomic_write(path) as temporary, temporary.open("wb") as file:
-            write_table(interactions.to_table(), file, path.name)
+            write_table(interactions.to_table("pyarrow"), file, path.name)
 
 
 def write_table(table: pa.Table, file: BinaryIO, name: str) -> None:

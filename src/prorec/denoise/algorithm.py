@@ -23,7 +23,7 @@ from prorec.denoise.weighting import make_neutral, with_weights
 from prorec.interactions import Interactions
 from prorec.models.model import Model
 from prorec.models.storage import Arrays
-from prorec.models.wrap import wrap
+from prorec.models.wrap import resolve_model
 from prorec.noise.marks import Marks
 from prorec.transport.backend import Precision
 from prorec.transport.gamma import estimate_gamma, parse_gamma
@@ -77,7 +77,7 @@ class DenoisingRun:
         marks: Marks,
     ) -> None:
         self.settings, self.interactions, self.progress = settings, interactions, progress
-        self.unfitted = wrap(settings.model)
+        self.unfitted = resolve_model(settings.model, interactions.matrix.shape)
         """The model to fit; each fit takes a copy."""
         self.model: Model | None = None
         """Model of the latest fit."""

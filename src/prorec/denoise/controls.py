@@ -13,7 +13,7 @@ from prorec._core.random import make_generator
 from prorec.denoise.denoiser import ProRec
 from prorec.denoise.weighting import make_neutral
 from prorec.interactions import Interactions
-from prorec.models.wrap import wrap
+from prorec.models.wrap import resolve_model
 
 Weights = NDArray[np.float32]
 WeightChange = Callable[[Weights, Interactions], Weights]
@@ -143,7 +143,7 @@ class _Control(ProRec):
         """Find the weights of the denoiser, and fit the model to changed weights, with the penalty that suits them."""
         super().fit(interactions, refit=False, **options)
         weights = self.change_weights(self.weights_.data, self.interactions_)
-        model: Any = replace(wrap(self.model))  # type: ignore[type-var]
+        model: Any = replace(resolve_model(self.model, self.interactions_.matrix.shape))  # type: ignore[type-var]
         if self._finder is not None:
             model = make_neutral(model, weights, self.interactions_.matrix.data)
         fitted = model.fit(self.interactions_.with_weights(weights)) if refit else None

@@ -12,7 +12,7 @@ from prorec._core.errors import InputError
 from prorec._core.progress import Progress
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
-from prorec.models.wrap import wrap
+from prorec.models.wrap import resolve_model
 from prorec.noise.cross_fitting import assign_folds, drop_entries
 from prorec.transport import relaxed
 from prorec.transport.gamma import estimate_gamma, parse_gamma
@@ -61,11 +61,12 @@ def cross_fit_labels(
     for fold in range(n_folds):
         report(task, fold, n_folds)
         train = drop_entries(matrix, folds == fold)
-        model: Any = replace(wrap(settings.model))  # type: ignore[type-var]
+        model: Any = replace(resolve_model(settings.model, matrix.shape))  # type: ignore[type-var]
         try:
             scores = model.fit(train).scores_
         except InputError as error:
-            raise InputError(f"{type(settings.model).__name__} without fold {fold + 1} of {n_folds}: {error}") from None
+            name = settings.model if isinstance(settings.model, str) else type(settings.model).__name__
+            raise InputError(f"{name} without fold {fold + 1} of {n_folds}: {error}") from None
         factor = parse_gamma(settings.gamma)
         gamma = float(settings.gamma) if factor is None else factor * estimate_gamma(scores, train)
         marginals = Marginals.popularity(train)

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from prorec._core.checks import check_int, safe_repr
 from prorec._core.device import resolve_device
@@ -31,7 +30,7 @@ from prorec.interactions.tables import FrameType
 from prorec.models.model import Model, as_interactions, register_saved_class, restore_model
 from prorec.models.recommendations import Recommendations, SimilarItems
 from prorec.models.storage import Arrays, write_model
-from prorec.models.wrap import wrap
+from prorec.models.wrap import resolve_model
 from prorec.noise.finder import NoiseFinder
 from prorec.noise.finder_state import finder_state, restore_finder
 from prorec.noise.flagging import FlagRule, flag_interactions
@@ -115,7 +114,7 @@ class ProRec(DenoiserSettings, Estimator):
 
     def fit(
         self,
-        interactions: Interactions | csr_array,
+        interactions: Any,
         *,
         refit: bool = True,
         checkpoint: str | Path | None = None,
@@ -128,8 +127,9 @@ class ProRec(DenoiserSettings, Estimator):
 
         Parameters
         ----------
-        interactions : Interactions or csr_array
-            Interactions, or a sparse matrix of weights from 0 to 1, users × items.
+        interactions : Interactions, DataFrame or sparse matrix
+            Interactions; a data frame of pandas, polars or pyarrow with one row for each, whose columns have usual
+            names; or weights from 0 to 1, users × items.
         refit : bool, default True
             Fit the model to the final weights. Without it there are weights, but no model to recommend with.
         checkpoint : str or Path, optional
@@ -254,7 +254,7 @@ class ProRec(DenoiserSettings, Estimator):
             If a parameter is not valid, or the model is not a recommender.
         """
         self.check_settings()
-        wrap(self.model).check_parameters(shape)
+        resolve_model(self.model, shape).check_parameters(shape)
 
     def _check_interactions(self, interactions: Interactions) -> None:
         """Raise InputError for data that cannot be denoised, before the first fit, which may take an hour."""
@@ -331,15 +331,15 @@ class ProRec(DenoiserSettings, Estimator):
             self._flags = rule, flags
         return self._flags[1]
 
-    def score(self, interactions: Interactions, frame: FrameType = "pyarrow") -> Any:
+    def score(self, interactions: Any, frame: FrameType | None = None) -> Any:
         """Return the noise probabilities of interactions that arrived later; see `prorec.NoiseFinder.score`.
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, DataFrame or sparse matrix
             The new interactions.
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Type of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Type of the table; by default that of these interactions, or else pyarrow.
 
         Returns
         -------
@@ -353,13 +353,13 @@ class ProRec(DenoiserSettings, Estimator):
         """
         return self.finder_.score(interactions, frame)
 
-    def noise_table(self, frame: FrameType = "pyarrow", *, limit: int | None = None) -> Any:
+    def noise_table(self, frame: FrameType | None = None, *, limit: int | None = None) -> Any:
         """Return a table with one row per interaction, the most suspicious first.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Type of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Type of the table; by default that of the table that was fitted, or else pyarrow.
         limit : int, optional
             Maximum number of rows.
 
@@ -380,7 +380,8 @@ class ProRec(DenoiserSettings, Estimator):
         table : pandas, polars or pyarrow table
             Rows with a user and an item, as for `Interactions.from_table`.
         user_col, item_col : str or int, optional
-            Names or positions of the columns, if they are not the usual ones.
+            Names or positions of the columns. By default they are called as in the table that was fitted, or else by
+            their usual names.
 
         Returns
         -------
@@ -396,15 +397,15 @@ class ProRec(DenoiserSettings, Estimator):
         self._check_fitted()
         return annotate_table(self, table, {"user": user_col, "item": item_col})
 
-    def explain(self, user: Any, frame: FrameType = "pyarrow") -> Any:
+    def explain(self, user: Any, frame: FrameType | None = None) -> Any:
         """Return one user's interactions, the most suspicious first, with the user's items to compare each with.
 
         Parameters
         ----------
         user : Any
             Id of the user.
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Type of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Type of the table; by default that of the table that was fitted, or else pyarrow.
 
         Returns
         -------
@@ -507,7 +508,7 @@ class ProRec(DenoiserSettings, Estimator):
         """
         model = self.model_
         parameters = self.get_params(deep=False) | {
-            "model": wrap(self.model).describe(),
+            "model": resolve_model(self.model, self.interactions_.matrix.shape).describe(),
             "history": [each.to_dict() for each in self.history_],
             "converged": self.converged_,
         }

@@ -24,15 +24,15 @@ _BLOCK_SIZE = 64
 """Items whose similarities to all items are in memory at once."""
 
 
-def make_noise_table(denoiser: ProRec, frame: FrameType, limit: int | None) -> Any:
+def make_noise_table(denoiser: ProRec, frame: FrameType | None, limit: int | None) -> Any:
     """Return the interactions as a table, the most suspicious first; see `ProRec.noise_table`.
 
     Parameters
     ----------
     denoiser : ProRec
         A fitted denoiser.
-    frame : {"pyarrow", "pandas", "polars"}
-        Type of the table.
+    frame : {"pyarrow", "pandas", "polars"} or None
+        Type of the table; None for that of the table that was fitted.
     limit : int or None
         Maximum number of rows.
 
@@ -46,7 +46,7 @@ def make_noise_table(denoiser: ProRec, frame: FrameType, limit: int | None) -> A
         positions = np.flatnonzero(suspicion <= np.partition(suspicion, limit - 1)[limit - 1])
     # A stable sort keeps ties in the order of users and items.
     order = positions[np.argsort(suspicion[positions], kind="stable")][:limit]
-    return to_frame(pa.table(_result_columns(denoiser, order)), frame)
+    return to_frame(pa.table(_result_columns(denoiser, order)), frame, denoiser.interactions_.frame_type)
 
 
 def annotate_table(denoiser: ProRec, table: Any, columns: dict[str, ColumnRef]) -> Any:
@@ -72,20 +72,46 @@ def annotate_table(denoiser: ProRec, table: Any, columns: dict[str, ColumnRef]) 
         If a column cannot be found.
     """
     interactions, frame = denoiser.interactions_, read_frame(table)
-    chosen = choose_columns([str(name) for name in frame.columns], columns, roles=("user", "item"))
+    names = [str(name) for name in frame.columns]
+    remembered = {} if interactions.source is None else interactions.source.columns
+    columns = {
+        role: remembered[role] if column is None and remembered.get(role) in names else column
+        for role, column in columns.items()
+    }
+    chosen = choose_columns(names, columns, roles=("user", "item"))
     positions = interactions.pair_positions(
         interactions.user_positions(frame[:, chosen["user"]].to_list()),
         interactions.item_positions(frame[:, chosen["item"]].to_list()),
     )
+    return add_results(denoiser, frame, positions).to_native()
+
+
+def add_results(denoiser: ProRec, frame: nw.DataFrame[Any], positions: NDArray[np.int64]) -> nw.DataFrame[Any]:
+    """Return a table with three more columns: weight, noise_probability and flagged.
+
+    Parameters
+    ----------
+    denoiser : ProRec
+        A fitted denoiser.
+    frame : narwhals.DataFrame
+        The table.
+    positions : ndarray of int64
+        For each row, the position of its interaction; a row with −1 has nothing in the new columns.
+
+    Returns
+    -------
+    narwhals.DataFrame
+        A new column whose name the table has already is called `prorec_` and its name.
+    """
     results = _result_columns(denoiser, positions)
     for name, dtype in (("weight", nw.Float32), ("noise_probability", nw.Float32), ("flagged", nw.Boolean)):
         free_name = f"prorec_{name}" if name in frame.columns else name
         column = pa.array(results[name], mask=positions < 0).to_pylist()
         frame = frame.with_columns(nw.new_series(free_name, column, dtype, backend=frame.implementation))
-    return frame.to_native()
+    return frame
 
 
-def explain_user(denoiser: ProRec, user: Any, frame: FrameType) -> Any:
+def explain_user(denoiser: ProRec, user: Any, frame: FrameType | None) -> Any:
     """Return one user's interactions, each with the most and the least similar other item; see `ProRec.explain`.
 
     Parameters
@@ -94,8 +120,8 @@ def explain_user(denoiser: ProRec, user: Any, frame: FrameType) -> Any:
         A fitted denoiser that has a model.
     user : Any
         Id of the user.
-    frame : {"pyarrow", "pandas", "polars"}
-        Type of the table.
+    frame : {"pyarrow", "pandas", "polars"} or None
+        Type of the table; None for that of the table that was fitted.
 
     Returns
     -------
@@ -123,7 +149,7 @@ def explain_user(denoiser: ProRec, user: Any, frame: FrameType) -> Any:
         columns[name] = pc.if_else(is_only_item, None, take_ids(interactions.items, items[other]))
         values = pa.array(similarity[np.arange(len(items)), other])
         columns[f"{name}_similarity"] = pc.if_else(is_only_item, None, values)
-    return to_frame(pa.table(columns), frame)
+    return to_frame(pa.table(columns), frame, interactions.frame_type)
 
 
 def user_row(interactions: Interactions, user: Any) -> int:

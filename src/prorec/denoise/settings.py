@@ -24,7 +24,8 @@ class DenoiserSettings:
     """Parameters of Algorithm 1 and of flagging: the base of `prorec.ProRec` and of its version for Spark."""
 
     model: Any
-    """Recommender: one of `prorec.models`, or any that `prorec.models.wrap` takes. It is copied, not changed."""
+    """Recommender: one of `prorec.models` or its name, such as "nce"; or any that `prorec.models.wrap` takes. It is
+    copied, not changed. By name, its rank suits the data: at most a quarter of the users or items."""
     _: KW_ONLY
     threshold: Threshold = "personal"
     """Threshold of each user: `personal` (Eq. 20), a number κ of items above it, or `none`, which is ρ_κ = 0."""

@@ -4,13 +4,15 @@
 whether a difference between recommenders is more than chance. `prorec.tune` chooses parameters by these metrics.
 """
 
+from prorec.evaluation.comparison_table import Comparison, Comparisons
 from prorec.evaluation.detection import detection_metrics
 from prorec.evaluation.ranking import ranking_metrics
 from prorec.evaluation.ranking_evaluation import Evaluation, evaluate
-from prorec.evaluation.significance import Comparison, bootstrap_interval, compare, holm
+from prorec.evaluation.significance import bootstrap_interval, compare, holm
 
 __all__ = [
     "Comparison",
+    "Comparisons",
     "Evaluation",
     "bootstrap_interval",
     "compare",

@@ -15,8 +15,9 @@ from prorec._core.progress import Progress, check_progress
 from prorec._core.sharing import share_results
 from prorec.data.splits import split_by_user
 from prorec.evaluation import Evaluation, evaluate
+from prorec.evaluation.comparison_table import Comparison, Comparisons
 from prorec.evaluation.metrics import Family
-from prorec.evaluation.significance import Comparison, compare, holm
+from prorec.evaluation.significance import compare, holm
 from prorec.interactions import Interactions
 from prorec.models.model import as_interactions
 from prorec.models.wrap import wrap
@@ -31,7 +32,7 @@ class SplitComparison:
 
     results: Mapping[str, Evaluation]
     """Evaluation of each recommender; a user's values are means over the splits."""
-    comparisons: tuple[Comparison, ...]
+    comparisons: Comparisons
     """Comparison of each recommender with its baseline, for each tested metric."""
     n_seeds: int
     """Number of splits."""
@@ -137,7 +138,7 @@ def compare_on_splits(
 
 def _compare_with_baselines(
     results: Mapping[str, Evaluation], baselines: Mapping[str, str], metrics: list[str]
-) -> tuple[Comparison, ...]:
+) -> Comparisons:
     """Compare each model with its baseline, with Holm's correction over all comparisons."""
     first = next(iter(results))
     rows: list[Comparison] = []
@@ -147,7 +148,7 @@ def _compare_with_baselines(
         if base != name:
             rows += compare({base: results[base], name: result}, baseline=base, metrics=metrics)
     p_t, p_wilcoxon = holm([row.p_t for row in rows]), holm([row.p_wilcoxon for row in rows])
-    return tuple(
+    return Comparisons(
         replace(row, p_t_holm=p, p_wilcoxon_holm=p_w) for row, p, p_w in zip(rows, p_t, p_wilcoxon, strict=True)
     )
 
@@ -157,4 +158,4 @@ def _average(evaluations: list[Evaluation]) -> Evaluation:
     first = evaluations[0]
     per_user = {name: np.mean([each.per_user[name] for each in evaluations], axis=0) for name in first.per_user}
     mean = {name: float(np.mean([each.mean[name] for each in evaluations])) for name in first.mean}
-    return Evaluation(first.users, per_user, mean, first.family)
+    return replace(first, per_user=per_user, mean=mean)

@@ -46,6 +46,8 @@ class Evaluation:
     """Mean of each metric over users; also `coverage@k`, which belongs to all lists together."""
     family: Family
     """Family of metric definitions, `standard` or `paper`."""
+    frame_type: FrameType = "pyarrow"
+    """Library of the table that `to_table` returns by default."""
 
     def interval(self, metric: str, *, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
         """Return a bootstrap interval of a metric's mean over users.
@@ -103,13 +105,13 @@ class Evaluation:
             strata.append(Stratum(int(inside.min()), int(inside.max()), len(inside), means))
         return strata
 
-    def to_table(self, frame: FrameType = "pyarrow") -> Any:
+    def to_table(self, frame: FrameType | None = None) -> Any:
         """Return a table with one row per metric.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Library of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Library of the table; by default that of the test part, or else pyarrow.
 
         Returns
         -------
@@ -123,7 +125,7 @@ class Evaluation:
             "low": [intervals.get(name, (None, None))[0] for name in self.mean],
             "high": [intervals.get(name, (None, None))[1] for name in self.mean],
         }
-        return to_frame(pa.table(columns), frame)
+        return to_frame(pa.table(columns), frame, self.frame_type)
 
     def values(self, metric: str) -> Values:
         """Return the values of a metric, one for each of `users`.
@@ -201,4 +203,4 @@ def evaluate(
     mean = {name: float(values.mean()) for name, values in per_user.items()}
     for length in lengths:
         mean[f"coverage@{length}"] = coverage(recommended.item_positions[:, :length], test.n_items)
-    return Evaluation(users, per_user, mean, metrics)
+    return Evaluation(users, per_user, mean, metrics, test.frame_type)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,39 +11,13 @@ from numpy.typing import NDArray
 from prorec._core.checks import check_array, check_float, check_int
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
+from prorec.evaluation.comparison_table import Comparison as Comparison  # the report takes it from here
+from prorec.evaluation.comparison_table import Comparisons
 
 if TYPE_CHECKING:
     from prorec.evaluation.ranking_evaluation import Evaluation
 
 _BLOCK = 4_000_000  # numbers drawn at a time
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Difference between a recommender and the baseline in one metric."""
-
-    model: str
-    """Name of the recommender."""
-    metric: str
-    """Name of the metric."""
-    mean: float
-    """Mean of the metric over users."""
-    baseline_mean: float
-    """Mean of the baseline's metric over users."""
-    difference: float
-    """Mean over users of the difference; above 0 the model is better."""
-    low: float
-    """Lower end of the bootstrap interval of the difference."""
-    high: float
-    """Upper end of the bootstrap interval of the difference."""
-    p_t: float
-    """p-value of the paired t-test, two-sided."""
-    p_wilcoxon: float
-    """p-value of Wilcoxon's signed-rank test, two-sided."""
-    p_t_holm: float
-    """`p_t` after Holm's correction over all comparisons of one call."""
-    p_wilcoxon_holm: float
-    """`p_wilcoxon` after Holm's correction."""
 
 
 def compare(
@@ -54,7 +27,7 @@ def compare(
     metrics: Iterable[str] | None = None,
     level: float = 0.95,
     seed: int = 0,
-) -> list[Comparison]:
+) -> Comparisons:
     """Compare every result with the baseline, user by user.
 
     Holm's correction is over all comparisons of the call, models times metrics. Pass the metrics that you decide by.
@@ -74,8 +47,9 @@ def compare(
 
     Returns
     -------
-    list of Comparison
-        One for each model and metric.
+    Comparisons
+        A list with one `Comparison` for each model and metric, which prints as a table, and has `to_table`,
+        `to_markdown`, `to_latex` and `to_csv`.
 
     Raises
     ------
@@ -100,7 +74,7 @@ def compare(
     p_t = [paired_t(gain) for gain in gains]
     p_wilcoxon = [_wilcoxon(gain) for gain in gains]
     columns = zip(pairs, gains, p_t, p_wilcoxon, holm(p_t), holm(p_wilcoxon), strict=True)
-    return [
+    return Comparisons(
         Comparison(
             model,
             metric,
@@ -111,7 +85,7 @@ def compare(
             *p_values,
         )
         for (model, metric), gain, *p_values in columns
-    ]
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

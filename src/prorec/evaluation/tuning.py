@@ -96,17 +96,19 @@ class TuningResult:
     """Name of the metric, such as `ndcg@10`."""
     trials: tuple[Trial, ...]
     """One entry per trial, in the order in which they ran."""
+    frame_type: FrameType = "pyarrow"
+    """Library of the table that `to_table` returns by default."""
 
     def __repr__(self) -> str:
         return f"TuningResult({len(self.trials)} trials, best {self.metric} {self.best_value:.4f}: {self.best_model})"
 
-    def to_table(self, frame: FrameType = "pyarrow") -> Any:
+    def to_table(self, frame: FrameType | None = None) -> Any:
         """Return a table with one row per trial, best first.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Library of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Library of the table; by default that of the training part, or else pyarrow.
 
         Returns
         -------
@@ -120,7 +122,7 @@ class TuningResult:
         columns[self.metric] = [trial["value"] for trial in ordered]
         columns["seconds"] = [trial["seconds"] for trial in ordered]
         columns["error"] = [trial["error"] for trial in ordered]
-        return to_frame(pa.table(columns), frame)
+        return to_frame(pa.table(columns), frame, self.frame_type)
 
 
 def tune(
@@ -226,7 +228,8 @@ def tune(
     best = max(done, key=_value)
     if best["value"] is None:
         raise InputError(f"grid must have a combination that can be fitted; the first trial failed: {done[0]['error']}")
-    return TuningResult(with_parameters(model, best["parameters"]), best["value"], metric, tuple(done))
+    best_model = with_parameters(model, best["parameters"])
+    return TuningResult(best_model, best["value"], metric, tuple(done), train.frame_type)
 
 
 def with_parameters(estimator: _Estimator, parameters: Mapping[str, Any]) -> _Estimator:

@@ -23,7 +23,7 @@ from prorec.interactions.column_names import ROLES
 from prorec.interactions.columns import ColumnRef, choose_columns, parse_numbers, parse_times
 from prorec.interactions.ids import Ids, check_ids, encode_ids, find_positions, take_ids
 from prorec.interactions.pairs import as_coo, check_compressed, is_sorted, reindex, union
-from prorec.interactions.tables import FrameType, read_frame, to_arrow_column, to_frame
+from prorec.interactions.tables import FrameType, TableSource, frame_type, read_frame, to_arrow_column, to_frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +53,8 @@ class Interactions:
     """Interactions in other parts of a split, such as the test part; `inject_noise` puts no noise there."""
     disliked: csr_array | None = None
     """Pairs that the user rated below the threshold of `filter_by_rating`."""
+    source: TableSource | None = None
+    """The table that the interactions were read from, if any: the names of its columns, and its library."""
 
     def __post_init__(self) -> None:
         """Check that all parts fit together, and make the arrays read-only."""
@@ -134,7 +136,10 @@ class Interactions:
         if not len(frame):
             raise InputError("the table has no rows")
         columns = {role: to_arrow_column(frame, position, role) for role, position in chosen.items()}
-        return cls.from_columns(columns, duplicates)
+        source = TableSource(
+            {role: str(frame.columns[at]) for role, at in chosen.items()}, frame_type(table) or "pyarrow"
+        )
+        return replace(cls.from_columns(columns, duplicates), source=source)
 
     @classmethod
     def from_columns(cls, columns: dict[str, pa.ChunkedArray], duplicates: str = "max") -> Interactions:
@@ -235,13 +240,13 @@ class Interactions:
         assembly = assemble_matrix(rows, cols, (n_users, n_items), weights, {}, duplicates)
         return cls(assembly.matrix, check_ids(users, n_users, "user"), check_ids(items, n_items, "item"))
 
-    def to_table(self, frame: FrameType = "pyarrow") -> Any:
+    def to_table(self, frame: FrameType | None = None) -> Any:
         """Return a table with one row for each interaction.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Library of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Library of the table; by default `frame_type`.
 
         Returns
         -------
@@ -256,7 +261,12 @@ class Interactions:
                 **{name: pa.array(values) for name, values in self.columns.items()},
             }
         )
-        return to_frame(table, frame)
+        return to_frame(table, frame, self.frame_type)
+
+    @property
+    def frame_type(self) -> FrameType:
+        """Library of tables about the interactions: that of the table they were made from, or else pyarrow."""
+        return "pyarrow" if self.source is None else self.source.frame
 
     @property
     def n_users(self) -> int:
@@ -580,6 +590,7 @@ class Interactions:
             tuple(categories[col] for col in cols) if categories is not None and has_all else None,
             None if self.held_out is None else reindex(self.held_out, rows, cols),
             None if self.disliked is None else reindex(self.disliked, rows, cols),
+            self.source,
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -15,17 +17,30 @@ from prorec.interactions.columns import is_number
 
 FrameType = Literal["pyarrow", "pandas", "polars"]
 """Libraries whose tables prorec returns."""
+FRAME_TYPES: tuple[FrameType, ...] = ("pyarrow", "pandas", "polars")
 
 
-def to_frame(table: pa.Table, frame: FrameType) -> Any:
+@dataclass(frozen=True)
+class TableSource:
+    """The table that interactions were read from."""
+
+    columns: Mapping[str, str]
+    """Name of the column of each role, such as `user` and `item`."""
+    frame: FrameType = "pyarrow"
+    """Library of the table; results come as tables of it."""
+
+
+def to_frame(table: pa.Table, frame: FrameType | None, default: FrameType = "pyarrow") -> Any:
     """Return an Arrow table as a table of the library that the caller works with.
 
     Parameters
     ----------
     table : pyarrow.Table
         The table.
-    frame : {"pyarrow", "pandas", "polars"}
+    frame : {"pyarrow", "pandas", "polars"} or None
         The library.
+    default : {"pyarrow", "pandas", "polars"}, default "pyarrow"
+        The library if `frame` is None: that of the table that the interactions were read from.
 
     Returns
     -------
@@ -36,7 +51,8 @@ def to_frame(table: pa.Table, frame: FrameType) -> Any:
     MissingExtraError
         If the library is not installed.
     """
-    check_choice("frame", frame, ("pyarrow", "pandas", "polars"))
+    frame = default if frame is None else frame
+    check_choice("frame", frame, FRAME_TYPES)
     if frame != "pyarrow" and find_spec(frame) is None:
         raise MissingExtraError(
             f"frame={frame!r} requires {frame}, which is not installed: pip install {frame}, or use frame='pyarrow'"
@@ -48,6 +64,32 @@ def to_frame(table: pa.Table, frame: FrameType) -> Any:
 
         return polars.from_arrow(table)
     return table
+
+
+def frame_type(table: Any) -> FrameType | None:
+    """Return the library in which results about a table come.
+
+    Parameters
+    ----------
+    table : Any
+        Anything.
+
+    Returns
+    -------
+    {"pyarrow", "pandas", "polars"} or None
+        "pyarrow" for a table of another library that narwhals supports; None if it is no table.
+
+    Examples
+    --------
+    >>> frame_type(pa.table({"user": [1]})), frame_type([1])
+    ('pyarrow', None)
+    """
+    frame = nw.from_native(table, pass_through=True)
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        return None
+    if frame.implementation.is_pandas():
+        return "pandas"
+    return "polars" if frame.implementation.is_polars() else "pyarrow"
 
 
 def read_frame(table: Any) -> nw.DataFrame[Any]:
@@ -75,6 +117,25 @@ def read_frame(table: Any) -> nw.DataFrame[Any]:
             f"table must be of pandas, polars, pyarrow or another library that narwhals supports; "
             f"got {type(table).__name__}: {error}"
         ) from error
+
+
+def convert_frame(table: nw.DataFrame[Any], frame: FrameType | None) -> Any:
+    """Return a table as one of the library that the caller works with.
+
+    Parameters
+    ----------
+    table : narwhals.DataFrame
+        The table.
+    frame : {"pyarrow", "pandas", "polars"} or None
+        The library; None for the table as it is.
+
+    Returns
+    -------
+    table
+    """
+    if frame is None or frame == frame_type(table.to_native()):
+        return table.to_native()
+    return to_frame(table.to_arrow(), frame)
 
 
 def to_arrow_column(frame: nw.DataFrame[Any], position: int, role: str) -> pa.ChunkedArray:

@@ -66,7 +66,7 @@ class _Autoencoder(Model):
 
     def fit(
         self,
-        interactions: Interactions | csr_array,
+        interactions: Any,
         *,
         validation: Interactions | None = None,
         init_from: Model | None = None,
@@ -77,8 +77,8 @@ class _Autoencoder(Model):
 
         Parameters
         ----------
-        interactions : Interactions or sparse matrix
-            Weights in [0, 1], users × items.
+        interactions : Interactions, DataFrame or sparse matrix
+            Weights in [0, 1], users × items; a data frame has one row for each interaction.
         validation : Interactions, optional
             Later interactions of the same users. Training stops when NDCG@10 on them no longer rises, and keeps the
             best parameters.

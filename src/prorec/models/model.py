@@ -24,6 +24,7 @@ from prorec._core.errors import DamagedFileError, InputError, MemoryLimitError
 from prorec._core.estimator import Estimator
 from prorec._core.files import as_path, prefix_errors
 from prorec.interactions import Interactions
+from prorec.interactions.tables import frame_type
 from prorec.models._cpu_matrix import row_sums
 from prorec.models._top_k import Ranked, rank_in_blocks
 from prorec.models.recommendations import FittedRecommender, Recommendations, SimilarItems
@@ -158,14 +159,15 @@ class Model(Estimator):
 
     # ── fitting ─────────────────────────────────────────────────────────────────────────────────────
 
-    def fit(self, interactions: Interactions | csr_array, *, init_from: Model | None = None) -> Self:
+    def fit(self, interactions: Any, *, init_from: Model | None = None) -> Self:
         """Learn from interactions.
 
         Parameters
         ----------
-        interactions : Interactions or sparse matrix
+        interactions : Interactions, DataFrame or sparse matrix
             Weights in [0, 1], users × items: the probability that an interaction is genuine. The model minimizes its
-            expected loss, in which an interaction of weight 0 counts as unobserved.
+            expected loss, in which an interaction of weight 0 counts as unobserved. A data frame has one row for each
+            interaction, and columns of usual names.
         init_from : Model, optional
             Fitted model of the same class and size to start from; see `supports_warm_start`.
 
@@ -322,7 +324,7 @@ class Model(Estimator):
         interactions = self.interactions_
         rows = self._find_positions("user", users, "; pass the items of a new user to recommend_new")
         ranked, scores = self._rank(interactions.matrix, rows, k, exclude_seen=exclude_seen)
-        return Recommendations(interactions.users[rows], ranked, scores, interactions.items)
+        return Recommendations(interactions.users[rows], ranked, scores, interactions.items, interactions.frame_type)
 
     def recommend_new(self, baskets: Sequence[Any], k: int = 10) -> Recommendations:
         """Return the k best items for new users, without learning again (fold-in).
@@ -348,7 +350,7 @@ class Model(Estimator):
         matrix = self._to_matrix(baskets)
         rows = np.arange(matrix.shape[0])
         ranked, scores = self._rank(matrix, rows, k, exclude_seen=True, are_new=True)
-        return Recommendations(rows, ranked, scores, self.interactions_.items)
+        return Recommendations(rows, ranked, scores, self.interactions_.items, self.interactions_.frame_type)
 
     def similar_items(self, items: Any, k: int = 10) -> SimilarItems:
         """Return the k items that are most similar to each query item; never the item itself.
@@ -380,7 +382,8 @@ class Model(Estimator):
         ranked, scores = rank_in_blocks(
             lambda part: similarities(positions[part]), np.arange(len(positions)), k, itself
         )
-        return SimilarItems(interactions.items[positions], ranked, scores, interactions.items)
+        found = interactions.items[positions]
+        return SimilarItems(found, ranked, scores, interactions.items, interactions.frame_type)
 
     def _rank(
         self, matrix: csr_array, rows: NDArray[np.int64], k: int, *, exclude_seen: bool, are_new: bool = False
@@ -599,8 +602,9 @@ def as_interactions(interactions: Any) -> Interactions:
 
     Parameters
     ----------
-    interactions : Interactions or sparse matrix
-        Weights, users × items.
+    interactions : Interactions, DataFrame or sparse matrix
+        Weights, users × items, or a table with one row for each interaction: of pandas, polars, pyarrow or another
+        library that narwhals supports, with columns of usual names.
 
     Returns
     -------
@@ -611,9 +615,15 @@ def as_interactions(interactions: Any) -> Interactions:
     InputError
         If the argument is something else, or if a weight is not in [0, 1].
     """
-    checked = Interactions.from_matrix(interactions) if issparse(interactions) else interactions
+    checked = interactions
+    if issparse(interactions):
+        checked = Interactions.from_matrix(interactions)
+    elif not isinstance(interactions, Interactions) and frame_type(interactions) is not None:
+        checked = _read_data_frame(interactions)
     if not isinstance(checked, Interactions):
-        raise InputError(f"interactions must be Interactions or a sparse matrix; got {type(interactions).__name__}")
+        raise InputError(
+            f"interactions must be Interactions, a data frame or a sparse matrix; got {type(interactions).__name__}"
+        )
     weights = checked.matrix.data
     if len(weights) and not (weights.min() >= 0 and weights.max() <= 1):
         position = int(np.argmax(~((weights >= 0) & (weights <= 1))))
@@ -623,6 +633,19 @@ def as_interactions(interactions: Any) -> Interactions:
             "(duplicates='sum' adds the weights of repeated pairs; duplicates='max' counts each pair once.)"
         )
     return checked
+
+
+def _read_data_frame(table: Any) -> Interactions:
+    """Return the interactions in a data frame; columns cannot be named here, so an error says where they can."""
+    from prorec.data.data_frame_log import read_data_frame  # models of matrices need no readers
+
+    try:
+        return read_data_frame(table, can_skip=False)[0]
+    except InputError as error:
+        if "_col" not in str(error):
+            raise
+        problem = str(error).removesuffix(".")
+        raise InputError(f"{problem}. Names of columns are arguments of prorec.Interactions.from_table") from None
 
 
 def _check_ids(name: str, ids: Any) -> Any:

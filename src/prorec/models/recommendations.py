@@ -86,18 +86,20 @@ class Recommendations:
     """Users × k: higher is better; 0 where `item_positions` is −1."""
     items: NDArray[Any]
     """Ids of all items, which `item_positions` points into."""
+    frame_type: FrameType = "pyarrow"
+    """Library of the table that `to_table` returns by default."""
 
     def __repr__(self) -> str:
         n_users, k = self.item_positions.shape
         return f"Recommendations({n_users:,} users × top {k} of {len(self.items):,} items)"
 
-    def to_table(self, frame: FrameType = "pyarrow") -> Any:
+    def to_table(self, frame: FrameType | None = None) -> Any:
         """Return a table with one row for each recommended item.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Library of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Library of the table; by default that of the table that was fitted, or else pyarrow.
 
         Returns
         -------
@@ -119,18 +121,20 @@ class SimilarItems:
     """Query items × k: similarity, higher is more similar; 0 where `item_positions` is −1."""
     items: NDArray[Any]
     """Ids of all items, which `item_positions` points into."""
+    frame_type: FrameType = "pyarrow"
+    """Library of the table that `to_table` returns by default."""
 
     def __repr__(self) -> str:
         n_queries, k = self.item_positions.shape
         return f"SimilarItems({n_queries:,} query items × top {k} of {len(self.items):,} items)"
 
-    def to_table(self, frame: FrameType = "pyarrow") -> Any:
+    def to_table(self, frame: FrameType | None = None) -> Any:
         """Return a table with one row for each similar item.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Library of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Library of the table; by default that of the table that was fitted, or else pyarrow.
 
         Returns
         -------
@@ -141,7 +145,7 @@ class SimilarItems:
 
 
 def _to_table(
-    columns: tuple[str, str], query_ids: NDArray[Any], ranked: Recommendations | SimilarItems, frame: FrameType
+    columns: tuple[str, str], query_ids: NDArray[Any], ranked: Recommendations | SimilarItems, frame: FrameType | None
 ) -> Any:
     row, rank = np.nonzero(ranked.item_positions >= 0)
     table = {
@@ -150,4 +154,4 @@ def _to_table(
         columns[1]: take_ids(ranked.items, ranked.item_positions[row, rank]),
         "score": ranked.scores[row, rank],
     }
-    return to_frame(pa.table(table), frame)
+    return to_frame(pa.table(table), frame, ranked.frame_type)

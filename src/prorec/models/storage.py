@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from dataclasses import asdict, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from prorec._core.checks import safe_repr
 from prorec._core.errors import DamagedFileError, InputError
 from prorec._core.files import atomic_write, prefix_errors, read_small_text
 from prorec.interactions import Interactions
+from prorec.interactions.tables import FRAME_TYPES, TableSource
 
 VERSION = 2
 """Version of the format that is written. Version 1, which has no digests, is read too; `read_model` refuses others."""
@@ -66,6 +68,8 @@ def write_model(
     content = {"format": _FORMAT, "version": VERSION, "class_name": class_name, "parameters": parameters}
     if interactions.item_categories is not None:
         content["item_categories"] = interactions.item_categories
+    if interactions.source is not None:
+        content["source"] = asdict(interactions.source)
     path = folder / f"arrays-{secrets.token_hex(4)}.npz"
     content |= {"arrays": path.name, "digests": digest_arrays(arrays)}
     text = json.dumps(content, indent=2, default=json_default) + "\n"  # fails before anything is written
@@ -109,6 +113,7 @@ def read_model(folder: Path) -> tuple[str, dict[str, Any], Arrays, Interactions]
         arrays = _read_arrays(folder, content)
         learned = {name.removeprefix("learned."): arrays.pop(name) for name in [*arrays] if name.startswith("learned.")}
         interactions = _unpack_interactions(arrays, content.get("item_categories"))
+        interactions = replace(interactions, source=_to_source(content.get("source")))
     return class_name, parameters, learned, interactions
 
 
@@ -267,6 +272,19 @@ def _to_tuples(categories: Any) -> tuple[tuple[str, ...], ...] | None:
     if not is_texts:
         raise DamagedFileError("item_categories must be a list of texts for each item")
     return tuple(map(tuple, categories))
+
+
+def _to_source(content: Any) -> TableSource | None:
+    """Return the table that the interactions were read from, as the JSON file has it, if it does."""
+    if content is None:
+        return None
+    columns = content.get("columns") if isinstance(content, dict) else None
+    is_texts = isinstance(columns, dict) and all(isinstance(each, str) for each in columns.values())
+    if columns is None or not is_texts or content.get("frame") not in FRAME_TYPES:
+        raise DamagedFileError(
+            f"source must have columns with names, and a frame of {', '.join(FRAME_TYPES)}; got {safe_repr(content)}"
+        )
+    return TableSource(columns, content["frame"])
 
 
 def _find_arrays(folder: Path) -> Path | None:

@@ -15,6 +15,7 @@ from prorec._core.checks import check_array
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
 from prorec._core.random import make_generator
+from prorec.models.factory import cap_rank, make_model
 from prorec.models.model import Model, ScoreFunction
 from prorec.models.storage import Arrays
 from prorec.models.wrmf import WRMF
@@ -30,7 +31,7 @@ def wrap(model: Any, *, sample_clicks: bool | None = None) -> Model:
         Unfitted model of implicit (ALS, BPR, LMF) or Cornac, or any object with `fit(matrix)`, which takes a scipy csr
         matrix of weights, users × items. After `fit`, the object must have `user_factors` and `item_factors` (arrays,
         or methods that return them) or `score(rows)`, which returns scores of all items for row numbers of users. A
-        `Model` is returned as it is.
+        `Model` is returned as it is, and a name such as "nce" gives the model of prorec of that name.
     sample_clicks : bool, optional
         Whether each `fit` draws every click with its weight as probability, and shows the model a matrix of ones. The
         default is True for models that are known to ignore weights: those of Cornac, and BPR of implicit.
@@ -60,6 +61,8 @@ def wrap(model: Any, *, sample_clicks: bool | None = None) -> Model:
     """
     if isinstance(model, Model):
         return model
+    if isinstance(model, str):
+        return make_model(model)
     if isinstance(model, Estimator):
         raise InputError(
             f"model must be a recommender; got a {type(model).__name__}. Pass the model inside it instead."
@@ -173,6 +176,34 @@ def _fit_cornac(model: Any, matrix: csr_matrix) -> ScoreFunction:
         return block
 
     return _check_scores(score, matrix.shape[1])
+
+
+def resolve_model(model: Any, shape: tuple[int, int]) -> Model:
+    """Return a model that was given by name, or as for `wrap`, for data of a shape.
+
+    Parameters
+    ----------
+    model : str or object
+        Name of a model of prorec, such as "nce", or a model as for `wrap`.
+    shape : (int, int)
+        Number of users and number of items. The rank of a model that is given by name suits them, see `cap_rank`.
+
+    Returns
+    -------
+    Model
+        Not fitted.
+
+    Raises
+    ------
+    InputError
+        If there is no model of that name, or the argument is none.
+
+    Examples
+    --------
+    >>> resolve_model("svd", (40, 1000))
+    SVD(rank=10, activity_power=0.0, seed=0)
+    """
+    return cap_rank(make_model(model), shape) if isinstance(model, str) else wrap(model)
 
 
 def _to_array(name: str, value: Any) -> NDArray[Any]:

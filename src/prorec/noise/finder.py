@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from prorec._core.checks import check_choice, check_float, check_int
 from prorec._core.errors import InputError
@@ -21,6 +20,7 @@ from prorec.interactions.tables import FrameType, to_frame
 from prorec.models import WRMF, Model, wrap
 from prorec.models.factory import cap_rank
 from prorec.models.model import as_interactions
+from prorec.models.wrap import resolve_model
 from prorec.noise.account_issues import find_issues
 from prorec.noise.cross_fitting import SampledPairs, assign_folds, copy_unfitted, cross_fit, sample_pairs
 from prorec.noise.density_ratio import OutOfUserRatio, fit_out_of_user_ratio
@@ -89,8 +89,8 @@ class NoiseFinder(Estimator):
     """
 
     base_models: Any = None
-    """One base model or a list of them, of `prorec.models` or any that `prorec.models.wrap` takes; by default one
-    coarse WRMF."""
+    """One base model or a list of them, of `prorec.models`, by name or any that `prorec.models.wrap` takes; by default
+    one coarse WRMF."""
     _: KW_ONLY
     folds: int = 10
     """Number of folds. Fewer are faster and find slightly less noise."""
@@ -108,7 +108,7 @@ class NoiseFinder(Estimator):
 
     def fit(
         self,
-        interactions: Interactions | csr_array,
+        interactions: Any,
         *,
         trusted: Any = None,
         suspect: Any = None,
@@ -122,8 +122,9 @@ class NoiseFinder(Estimator):
 
         Parameters
         ----------
-        interactions : Interactions or sparse matrix
-            Interactions, or weights in [0, 1] as users × items.
+        interactions : Interactions, DataFrame or sparse matrix
+            Interactions; a data frame of pandas, polars or pyarrow with one row for each, whose columns have usual
+            names; or weights in [0, 1] as users × items.
         trusted, suspect : str, array or Interactions, optional
             Interactions that people know to be genuine, such as purchases, and to be noise, such as returns. Either
             the name of a column of `interactions.columns` with yes or no (true or false, 1 or 0), or an array of these
@@ -313,13 +314,13 @@ class NoiseFinder(Estimator):
         kept[~is_marked] &= others & self.noise_rate_.is_identified
         return kept
 
-    def table(self, frame: FrameType = "pyarrow") -> Any:
+    def table(self, frame: FrameType | None = None) -> Any:
         """Return a table of all interactions, the most suspicious first.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Type of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Type of the table; by default that of the table that was fitted, or else pyarrow.
 
         Returns
         -------
@@ -333,15 +334,16 @@ class NoiseFinder(Estimator):
             "basis": basis_names(self.basis_),
         }
         order = np.argsort(-self.noise_probability_, kind="stable")
-        return to_frame(_make_table(self.interactions_, columns).take(order), frame)
+        table = _make_table(self.interactions_, columns).take(order)
+        return to_frame(table, frame, self.interactions_.frame_type)
 
-    def users(self, frame: FrameType = "pyarrow") -> Any:
+    def users(self, frame: FrameType | None = None) -> Any:
         """Return a table of all users with their issues, the most suspicious account first; see `Issues.users`.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Type of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Type of the table; by default that of the table that was fitted, or else pyarrow.
 
         Returns
         -------
@@ -351,13 +353,13 @@ class NoiseFinder(Estimator):
         self._check_fitted()
         return self.issues_.users(frame)
 
-    def items(self, frame: FrameType = "pyarrow") -> Any:
+    def items(self, frame: FrameType | None = None) -> Any:
         """Return a table of all items with their issues, the most suspicious first; see `Issues.items`.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Type of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Type of the table; by default that of the table that was fitted, or else pyarrow.
 
         Returns
         -------
@@ -367,7 +369,7 @@ class NoiseFinder(Estimator):
         self._check_fitted()
         return self.issues_.items(frame)
 
-    def score(self, interactions: Interactions, frame: FrameType = "pyarrow") -> Any:
+    def score(self, interactions: Any, frame: FrameType | None = None) -> Any:
         """Return the noise probability of interactions that arrive after the fit.
 
         Interactions of known users are scored by base models of the fitted log, those of new users by folding in the
@@ -375,10 +377,10 @@ class NoiseFinder(Estimator):
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, DataFrame or sparse matrix
             Interactions to score.
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Type of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Type of the table; by default that of these interactions, or else pyarrow.
 
         Returns
         -------
@@ -391,13 +393,14 @@ class NoiseFinder(Estimator):
         Raises
         ------
         InputError
-            If the argument is not `Interactions`.
+            If the interactions cannot be used.
         """
         self._check_fitted()
+        interactions = as_interactions(interactions)
         probability, basis = score_later(self, interactions)
         known_probability = pa.array(probability, mask=np.isnan(probability))
         columns = {"noise_probability": known_probability, "basis": basis_names(basis)}
-        return to_frame(_make_table(interactions, columns), frame)
+        return to_frame(_make_table(interactions, columns), frame, interactions.frame_type)
 
     def check_settings(self) -> None:
         """Raise InputError unless the parameters are valid, whatever the interactions are."""
@@ -419,7 +422,8 @@ class NoiseFinder(Estimator):
         """Return the base models as a list, as they were passed; the default model if none were."""
         if self.base_models is None:
             return [DEFAULT_BASE_MODEL]
-        return list(self.base_models) if isinstance(self.base_models, Sequence) else [self.base_models]
+        is_list = isinstance(self.base_models, Sequence) and not isinstance(self.base_models, str)
+        return list(self.base_models) if is_list else [self.base_models]
 
     def _check_models(self, interactions: Interactions) -> list[Model]:
         """Return the base models, after all checks that need no fit."""
@@ -432,7 +436,7 @@ class NoiseFinder(Estimator):
             raise InputError(f"folds must be at most {n}, the number of interactions; got {self.folds}")
         if interactions.activity.max(initial=0) < 2:
             raise InputError("every user has one interaction only; cross-fitting needs users with two or more")
-        models = [wrap(model) for model in self._list_base_models()]
+        models = [resolve_model(model, interactions.matrix.shape) for model in self._list_base_models()]
         if self.base_models is None:
             models = [cap_rank(model, interactions.matrix.shape) for model in models]
         for model in models:
@@ -448,7 +452,7 @@ class NoiseFinder(Estimator):
             causes, remedies = [], []
             if n_extreme := int(self.issues_.is_extreme.sum()):
                 causes.append(f"{n_extreme:,} of {log.n_users:,} accounts look like bots or tests")
-                remedies.append("prorec.noise.find_issues lists the accounts.")
+                remedies.append("prorec.noise.find_issues(log) lists the accounts.")
             if n_suspect := int(marks.suspect.sum()):
                 causes.append(f"{n_suspect:,} of {len(log):,} interactions are marked as suspect")
                 remedies.append("Mark fewer interactions as suspect.")
@@ -487,5 +491,5 @@ class NoiseFinder(Estimator):
 
 def _make_table(interactions: Interactions, columns: dict[str, pa.Array]) -> pa.Table:
     """Return a table of user and item ids and more columns."""
-    ids = interactions.to_table().select(["user", "item"])
+    ids = interactions.to_table("pyarrow").select(["user", "item"])
     return pa.table({"user": ids["user"], "item": ids["item"], **columns})

@@ -36,13 +36,13 @@ class Issues:
     """Whether the users' histories differ from random ones, without which `random_history` and `pushed_item` are
     0, except for extreme accounts."""
 
-    def users(self, frame: FrameType = "pyarrow") -> Any:
+    def users(self, frame: FrameType | None = None) -> Any:
         """Return a table of all users, the most suspicious account first.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Type of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Type of the table; by default that of the log, or else pyarrow.
 
         Returns
         -------
@@ -51,15 +51,16 @@ class Issues:
         """
         order = np.argsort(-self.user_scores["account"], kind="stable")
         columns = {"activity": self.interactions.activity, **self.user_scores, "extreme": self.is_extreme}
-        return _make_table("user", self.interactions.users, columns, order, frame)
+        table = _make_table("user", self.interactions.users, columns, order)
+        return to_frame(table, frame, self.interactions.frame_type)
 
-    def items(self, frame: FrameType = "pyarrow") -> Any:
+    def items(self, frame: FrameType | None = None) -> Any:
         """Return a table of all items, the most suspicious first.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Type of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Type of the table; by default that of the log, or else pyarrow.
 
         Returns
         -------
@@ -68,7 +69,8 @@ class Issues:
         """
         order = np.argsort(-np.maximum.reduce(list(self.item_scores.values())), kind="stable")
         columns = {"popularity": self.interactions.popularity, **self.item_scores}
-        return _make_table("item", self.interactions.items, columns, order, frame)
+        table = _make_table("item", self.interactions.items, columns, order)
+        return to_frame(table, frame, self.interactions.frame_type)
 
     def summary(self, frame: FrameType = "pyarrow") -> Any:
         """Return a table of the issues.
@@ -107,9 +109,5 @@ _SENTENCES = {
 }
 
 
-def _make_table(
-    role: str, ids: NDArray[Any], columns: dict[str, NDArray[Any]], order: NDArray[np.int64], frame: FrameType
-) -> Any:
-    return to_frame(
-        pa.table({role: take_ids(ids, order), **{k: pa.array(v[order]) for k, v in columns.items()}}), frame
-    )
+def _make_table(role: str, ids: NDArray[Any], columns: dict[str, NDArray[Any]], order: NDArray[np.int64]) -> pa.Table:
+    return pa.table({role: take_ids(ids, order), **{k: pa.array(v[order]) for k, v in columns.items()}})

@@ -95,6 +95,8 @@ class SparkResult:
     """The table that was given, with columns `weight`, `noise_probability` and `flagged`."""
     flag_column: str
     """Name of the column of flags: `flagged`, or `prorec_flagged` if the table already has such a column."""
+    weight_column: str
+    """Name of the column of weights to train on: `weight`, or `prorec_weight`."""
     users: DataFrame
     """One row per user: `user_id`, `user` (position), `kappa` and `threshold`."""
     size: RunSize

@@ -354,6 +354,7 @@ class SparkRun:
         return SparkResult(
             frame=frame,
             flag_column=new["flagged"],
+            weight_column=new["weight"],
             users=self.matched.select("user", "kappa", "threshold").join(self.users, "user"),
             size=self.size,
             history=tuple(history),

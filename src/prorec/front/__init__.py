@@ -1,0 +1,1 @@
+"""The front door: a log in, the noise in it out."""
