@@ -53,7 +53,9 @@ def summarize_noise(denoiser: ProRec, positions: NDArray[np.int64] | None = None
         "noise_rate": None if finder is None else asdict(finder.noise_rate_),
         "fdr": denoiser.flag_rule(is_cross_fitted=finder is not None).get("fdr"),
         "injection_checks": [] if finder is None else [asdict(check) for check in finder.injection_checks_],
-        "issues": [] if finder is None else [row for row in finder.issues_.summary().to_pylist() if row["count"]],
+        "issues": []
+        if finder is None
+        else [row for row in finder.issues_.summary("pyarrow").to_pylist() if row["count"]],
     }
 
 

@@ -72,13 +72,13 @@ class Issues:
         table = _make_table("item", self.interactions.items, columns, order)
         return to_frame(table, frame, self.interactions.frame_type)
 
-    def summary(self, frame: FrameType = "pyarrow") -> Any:
+    def summary(self, frame: FrameType | None = None) -> Any:
         """Return a table of the issues.
 
         Parameters
         ----------
-        frame : {"pyarrow", "pandas", "polars"}, default "pyarrow"
-            Type of the table.
+        frame : {"pyarrow", "pandas", "polars"}, optional
+            Type of the table; by default that of the log, or else pyarrow.
 
         Returns
         -------
@@ -92,7 +92,8 @@ class Issues:
         for position, (name, count) in enumerate(counts.items()):
             if not (self.can_tell or count) and name in ("random_history", "pushed_item"):
                 sentences[position] = _UNKNOWN
-        return to_frame(pa.table({"issue": list(counts), "count": list(counts.values()), "sentence": sentences}), frame)
+        table = pa.table({"issue": list(counts), "count": list(counts.values()), "sentence": sentences})
+        return to_frame(table, frame, self.interactions.frame_type)
 
 
 _UNKNOWN = "Users' histories cannot be told from random ones on this log, so this is not known."

@@ -14,7 +14,7 @@ from prorec.denoise.controls import equalize_weights, make_control, shuffle_weig
 from prorec.denoise.denoiser import ProRec
 from prorec.evaluation.comparison import compare_on_splits
 from prorec.evaluation.significance import Comparison, compare
-from prorec.models.wrap import wrap
+from prorec.models.wrap import resolve_model
 
 _K = 10
 
@@ -57,7 +57,7 @@ def measure_gain(denoiser: ProRec, progress: Progress | None = None) -> Gain | s
     k = min(_K, denoiser.interactions_.n_items)
     unfitted = replace(denoiser)
     models: dict[str, Any] = {
-        "plain": wrap(denoiser.model),
+        "plain": resolve_model(denoiser.model, denoiser.interactions_.matrix.shape),
         "scaled": make_control(unfitted, equalize_weights),
         "shuffled": make_control(unfitted, shuffle_weights),
         "denoised": unfitted,
@@ -107,7 +107,7 @@ def recommend_before_and_after(
     report = progress or (lambda *_: None)
     report("Fitting the model without denoising", 0, 1)
     interactions = denoiser.interactions_
-    plain: Any = replace(wrap(denoiser.model))  # type: ignore[type-var]
+    plain: Any = replace(resolve_model(denoiser.model, interactions.matrix.shape))  # type: ignore[type-var]
     plain.fit(interactions)
     report("Fitting the model without denoising", 1, 1)
     users, k = interactions.users[rows], min(_K, interactions.n_items)
