@@ -75,7 +75,7 @@ test-minimum: WARNINGS = -W ignore::DeprecationWarning
 test-latest: INSTALL = --upgrade
 test-minimum test-latest:
 	$(PYTHON) -m venv --clear build/$@
-	build/$@/bin/python -m pip install --quiet --disable-pip-version-check $(INSTALL) ".[report]" hypothesis pandas polars pytest
+	build/$@/bin/python -m pip install --quiet --disable-pip-version-check $(INSTALL) ".[emd,report]" hypothesis pandas polars pytest
 	build/$@/bin/python -m pytest -q $(WARNINGS) @tests/smoke.txt
 
 $(BIN)/python:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "constraints-minimum.txt"
-EXTRAS = ("report", "spark", "torch", "tune")
+EXTRAS = ("emd", "plots", "report", "spark", "torch", "tune")
 HEADER = """\
 # The lowest versions that prorec is tested with: make test-minimum. Written by tools/minimum_versions.py.
 """

@@ -134,7 +134,7 @@ class ReleaseCheck:
 
     def check_tests(self) -> str:
         """The smoke tests of the unpacked sdist pass against the installed wheel."""
-        self._install(f"{self.wheel}[report]", *TEST_PACKAGES)
+        self._install(f"{self.wheel}[emd,report]", *TEST_PACKAGES)
         tree = self.scratch / f"prorec-{self.version}"
         where = run(self.bin / "python", "-c", "import prorec; print(prorec.__file__)", cwd=tree).strip()
         require("site-packages" in where, f"the tests must see the installed prorec, but see {where}")

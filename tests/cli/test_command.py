@@ -28,7 +28,7 @@ def test_demo_prints_its_findings_and_writes_a_report(no_data: Path, tmp_path: P
     assert f"estimates the noise rate at {denoiser.finder_.noise_rate_}" in words
     parts = prorec.split_by_user(club.interactions, (0.7, 0.3))
     test = parts.test.select(parts.test.columns["origin"] != 2)
-    scored = prorec.evaluate(prorec.ProRec(prorec.models.NCE(rank=20)).fit(parts.train), test, k=10)
+    scored = prorec.evaluate(demo_denoiser().fit(parts.train), test, k=10)
     assert f"{scored.mean['ndcg@10']:.4f}" in done.stdout, "and what recommendation gained"
     assert "nan" not in done.stdout
     assert done.stdout.rstrip().endswith("The report is in prorec-demo.html. Open it in a browser.")

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import prorec
 from prorec import InputError, ProRec
 from prorec._core.parameters import parameters_of
-from prorec.cli import app
+from prorec.cli import COMMANDS, app, load_command
 from prorec.cli.command import FieldsOf, Options, as_command, name_options, refuse
 from prorec.interactions import ids, interactions
 from tests.cli.shell import run
@@ -134,6 +134,7 @@ def test_options_without_effect_are_refused_by_name() -> None:
 
 
 def test_messages_name_options() -> None:
+    load_command("denoise")
     assert name_options("user_col must be a name") == "--user-col must be a name"
     assert name_options("pass noise_method='cross-fit'") == "pass --noise-method cross-fit"
     assert name_options("the model has no_such_name='x'") == "the model has no_such_name='x'"
@@ -141,13 +142,19 @@ def test_messages_name_options() -> None:
 
 
 def test_fields_of_options_have_help() -> None:
-    from prorec.cli import main  # noqa: F401 - defines the classes
-
+    for command in COMMANDS:
+        load_command(command)  # defines the classes
     classes: list[Any] = [Options]
     for cls in classes:
         classes += cls.__subclasses__()
         if cls is not Options and cls.__module__.startswith("prorec."):
             assert {each.name for each in parameters_of(cls) if each.help} == {each.name for each in fields(cls)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_all_commands_has_the_first_line_of_each(name: str) -> None:
+    command = load_command(name)
+    assert " ".join(command.help.partition("\n\n")[0].split()) == COMMANDS[name]
 
 
 def test_denoise_parses_its_log_once_and_encodes_its_ids_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

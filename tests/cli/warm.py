@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-from prorec.cli import main
+from prorec.cli import COMMANDS, load_command, main
 
 
 def serve() -> dict[str, Any]:
@@ -41,6 +41,8 @@ def take_over(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    for command in COMMANDS:
+        load_command(command)
     gc.freeze()  # copies need not touch memory that they share
     take_over(serve())
     main()

@@ -49,5 +49,6 @@ def test_fit_leaves_the_global_state_alone(estimator: Any) -> None:
 
 
 def test_import_leaves_the_environment_alone() -> None:
-    code = "import os; before = dict(os.environ); import prorec, prorec.cli; assert dict(os.environ) == before"
+    names = "import prorec.cli; from prorec import *"
+    code = f"import os; before = dict(os.environ); {names}; assert dict(os.environ) == before"
     subprocess.run([sys.executable, "-c", code], check=True)

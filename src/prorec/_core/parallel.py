@@ -61,16 +61,27 @@ def map_in_order(work: Callable[[int], Result], n_pieces: int, workers: int) -> 
                 future.cancel()
 
 
+_LARGE = 2_000
 _lock = threading.Lock()
 _limits: list[Any] = []
 
 
 @contextmanager
-def single_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread inside a `with` block, because its threads slow down threads of prorec.
+def single_blas_thread(size: int = 0) -> Iterator[None]:
+    """Keep BLAS to one thread inside a `with` block.
 
-    The limit holds for the whole process. The first of several overlapping blocks sets it, and the last lifts it.
+    Its threads slow down threads of prorec. For small matrices they cost more than they bring as soon as anything else
+    runs on the machine, because each of them waits for the slowest. The limit holds for the whole process. The first of
+    several overlapping blocks sets it, and the last lifts it.
+
+    Parameters
+    ----------
+    size : int, default 0
+        Side of the largest square matrix that is decomposed. Above 2,000 nothing is limited, because threads pay then.
     """
+    if size > _LARGE:
+        yield
+        return
     with _lock:
         _limits.append(_blas().limit(limits=1) if not _limits else None)
     try:
@@ -85,4 +96,6 @@ def single_blas_thread() -> Iterator[None]:
 
 @cache
 def _blas() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401 - loads a BLAS of its own, which must be found too
+
     return ThreadpoolController().select(user_api="blas")

@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 import warnings
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -14,22 +15,60 @@ from rich.text import Text
 
 from prorec import __version__
 from prorec._core.errors import InputError, MissingExtraError, ProrecError
-from prorec.cli.audit import audit
-from prorec.cli.check import check
 from prorec.cli.command import PlainCommand, PlainGroup, name_options
-from prorec.cli.datasets import datasets
-from prorec.cli.demo import demo
-from prorec.cli.denoise import denoise
-from prorec.cli.evaluate import evaluate
-from prorec.cli.report import report
-from prorec.cli.score import score
-from prorec.cli.train import recommend, train
 
-app = typer.Typer(cls=PlainGroup, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-for command in (demo, check, denoise, report, train, recommend, score, evaluate):
-    app.command(cls=PlainCommand)(command)
-app.add_typer(audit, name="audit")
-app.add_typer(datasets, name="datasets")
+COMMANDS = {
+    "demo": "Denoise a synthetic film club whose mistakes are known, and write a report. Nothing is downloaded.",
+    "check": "Look at a log before using it: its columns, its bad rows, and the accounts that stand out.",
+    "denoise": "Find the interactions that are noise.",
+    "report": "Write a report that shows which clicks are noise: one HTML file, to read and to pass on.",
+    "train": "Train a recommender and write it into a folder, for prorec recommend and prorec.load.",
+    "recommend": "Write the best items for each user, without those that the user has interacted with.",
+    "score": "Find the noise probability of new interactions with a trained denoiser.",
+    "evaluate": "Compare recommenders on 30% of each user's interactions, after training on the other 70%.",
+    "audit": "Check flagged rows by hand, and bound the share of wrong flags.",
+    "datasets": "List and fetch data sets.",
+}
+"""Names and first lines of all commands. A command is in the module of its name, but for `_MODULES`."""
+_MODULES = {"recommend": "train"}
+
+
+def load_command(name: str) -> Any:
+    """Import a command, or a group of commands.
+
+    Parameters
+    ----------
+    name : str
+        One of `COMMANDS`.
+
+    Returns
+    -------
+    TyperCommand or TyperGroup
+    """
+    loaded = getattr(import_module(f"prorec.cli.{_MODULES.get(name, name)}"), name)
+    if isinstance(loaded, typer.Typer):
+        return typer.main.get_group(loaded)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name, cls=PlainCommand)(loaded)
+    return typer.main.get_command(alone)
+
+
+class _LazyGroup(PlainGroup):
+    """Commands that are imported when they run, because that takes a second; the help has their first lines."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name, the command and its arguments; see `click.Group.resolve_command`."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and load_command(name), rest
+
+
+def _only_named() -> None:
+    """Stand for a command that is not imported yet."""
+
+
+app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(_only_named)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from prorec._core.array_rules import ArrayRule
 from prorec._core.checks import check_choice, check_float
 from prorec._core.errors import InputError, MemoryLimitError
+from prorec._core.parallel import single_blas_thread
 from prorec.models._cpu_matrix import CpuMatrix
 from prorec.models._user_counts import count_users
 from prorec.models.model import Model, ScoreFunction, WeightMeaning
@@ -97,8 +98,9 @@ class EASE(Model):
         rows, gain = self._prepare(CpuMatrix(matrix), matrix)
         gram = rows.gram()
         gram[np.diag_indices_from(gram)] += gain
-        factor, info = lapack.dpotrf(gram, lower=True, overwrite_a=True)
-        inverse, info = lapack.dpotri(factor, lower=True, overwrite_c=True) if info == 0 else (factor, info)
+        with single_blas_thread(len(gram)):
+            factor, info = lapack.dpotrf(gram, lower=True, overwrite_a=True)
+            inverse, info = lapack.dpotri(factor, lower=True, overwrite_c=True) if info == 0 else (factor, info)
         self._check_factorized(info)
         lower = np.tril(inverse)
         inverse = lower + np.tril(lower, -1).T

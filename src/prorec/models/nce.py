@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from prorec._core.array_rules import ArrayRule
 from prorec._core.checks import check_choice, check_float, check_int
+from prorec._core.parallel import single_blas_thread
 from prorec.models._cpu_matrix import multiply, to_device_matrix
 from prorec.models._user_counts import count_users
 from prorec.models.model import Model, WeightMeaning
@@ -97,9 +98,10 @@ class NCE(Model):
         regressors = rows.times(projection)
         # This ridge is so small that it changes only a singular matrix.
         ridge = max(self.regularization, 1e-9 * clicks.sum_of_squares(regressors) + 1e-12)
-        gram = clicks.dense_gram(regressors) + ridge * np.eye(self.rank)
         targets = clicks.to_host(rows.transposed.times(regressors)).astype(np.float64)
-        items = cho_solve(cho_factor(gram), targets.T).T.astype(np.float32)
+        with single_blas_thread(self.rank):
+            gram = clicks.dense_gram(regressors) + ridge * np.eye(self.rank)
+            items = cho_solve(cho_factor(gram), targets.T).T.astype(np.float32)
         users = clicks.to_host(regressors if counts is None else clicks.times(projection))
         return {"users": users, "items": np.ascontiguousarray(items), "projection": projection}
 

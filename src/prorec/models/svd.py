@@ -121,7 +121,8 @@ def _decompose(matrix: CpuMatrix | GpuMatrix, rank: int, seed: int) -> Decomposi
         return np.zeros(rank), np.zeros((n_items, rank), dtype=np.float32)
     matrix = matrix.divide(scale)
     if _is_exact_faster(n_users, n_items, _KRYLOV_BLOCKS * (rank + _OVERSAMPLING)):
-        vectors = _find_exact_vectors(matrix, rank).astype(np.float32)
+        with single_blas_thread(min(n_users, n_items)):
+            vectors = _find_exact_vectors(matrix, rank).astype(np.float32)
     else:
         with single_blas_thread() if isinstance(matrix, CpuMatrix) else nullcontext():
             basis, image = _build_krylov_basis(matrix, rank + _OVERSAMPLING, seed)

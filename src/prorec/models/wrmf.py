@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.checks import check_choice, check_float, check_int
-from prorec._core.parallel import N_CORES
+from prorec._core.parallel import N_CORES, single_blas_thread
 from prorec._core.random import make_generator
 from prorec.models._cpu_matrix import CpuMatrix, Dense, run_on_rows, to_device_matrix
 from prorec.models._user_counts import count_users
@@ -132,7 +132,8 @@ class WRMF(Model):
             solve_least_squares(matrix, fixed, solution, problem, steps=steps, tolerance=_TOLERANCE)
             return
         scaled = fixed if counts is None else fixed * np.sqrt(counts).astype(np.float32)[:, None]
-        gram = (scaled.T @ scaled + ridge * np.eye(self.rank)).astype(np.float32)
+        with single_blas_thread():
+            gram = (scaled.T @ scaled + ridge * np.eye(self.rank)).astype(np.float32)
         counts32 = np.ones(len(fixed), dtype=np.float32) if counts is None else counts.astype(np.float32)
         csr = matrix.matrix
         entries = csr.data.astype(np.float32, copy=False), csr.indices, csr.indptr

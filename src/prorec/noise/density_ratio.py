@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.array_rules import ArrayRule
+from prorec._core.parallel import N_CORES, map_in_order, single_blas_thread
 
 FeatureMatrix = NDArray[np.float64]
 """Pairs × features."""
+Vector = NDArray[np.float64]
 
 _N_KNOTS = 5
 _RIDGE = 1.0  # on standardized columns; it only matters with few pairs
 _MAX_STEPS = 30
 _MAX_CLICKS_PER_HALF = 25_000  # of an out-of-user ratio; with more, the ranks hardly change
-_CHUNK_ROWS = 65_536  # bounds the memory of the expanded features
-_MAX_STORED_ROWS = 4 * _CHUNK_ROWS  # expanded once for all steps; more are expanded again in each step
+_CHUNK_ROWS = 8_192  # bounds the memory of the expanded features, and fits into a cache
+_MAX_STORED_ROWS = 32 * _CHUNK_ROWS  # expanded once for all steps; more are expanded again in each step
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +65,9 @@ class DensityRatio:
         array
         """
         log_ratio = np.empty(len(features))
-        for chunk in _chunks(len(features)):
-            log_ratio[chunk] = self.design_matrix(features[chunk]) @ self.coefficients
+        with single_blas_thread():
+            for chunk in _chunks(len(features)):
+                log_ratio[chunk] = self.design_matrix(features[chunk]) @ self.coefficients
         return log_ratio
 
     def design_matrix(self, features: FeatureMatrix) -> NDArray[np.float64]:
@@ -116,19 +120,26 @@ def fit_density_ratio(features: FeatureMatrix, is_click: NDArray[np.bool_]) -> D
     penalty = np.append(0, np.full(n_columns, _RIDGE))
     chunks = list(_chunks(len(features)))
     stored = [standardized.design_matrix(features[chunk]) for chunk in chunks if len(features) <= _MAX_STORED_ROWS]
-    for _ in range(_MAX_STEPS):
-        gradient, hessian = -penalty * coefficients, np.diag(penalty) + 1e-9 * np.eye(n_columns + 1)
-        for index, chunk in enumerate(chunks):
-            design = stored[index] if stored else standardized.design_matrix(features[chunk])
-            probability = logistic(design @ coefficients)
-            gradient += design.T @ (weights[chunk] * (is_click[chunk] - probability))
-            scaled = design * np.sqrt(weights[chunk] * probability * (1 - probability))[:, None]
-            hessian += scaled.T @ scaled
-        step = np.linalg.solve(hessian, gradient)
-        largest = np.abs(step).max()
-        coefficients = coefficients + step * min(1.0, 5.0 / max(largest, 1e-12))
-        if largest < 1e-6:
-            break
+
+    def derive(coefficients: Vector, index: int) -> tuple[Vector, NDArray[np.float64]]:
+        """Return the gradient of one chunk's log-likelihood, and minus its Hessian."""
+        chunk = chunks[index]
+        design = stored[index] if stored else standardized.design_matrix(features[chunk])
+        probability = logistic(design @ coefficients)
+        scaled = design * np.sqrt(weights[chunk] * probability * (1 - probability))[:, None]
+        return design.T @ (weights[chunk] * (is_click[chunk] - probability)), scaled.T @ scaled
+
+    with single_blas_thread():
+        for _ in range(_MAX_STEPS):
+            gradient, hessian = -penalty * coefficients, np.diag(penalty) + 1e-9 * np.eye(n_columns + 1)
+            for chunk_gradient, chunk_hessian in map_in_order(partial(derive, coefficients), len(chunks), N_CORES):
+                gradient += chunk_gradient
+                hessian += chunk_hessian
+            step = np.linalg.solve(hessian, gradient)
+            largest = np.abs(step).max()
+            coefficients = coefficients + step * min(1.0, 5.0 / max(largest, 1e-12))
+            if largest < 1e-6:
+                break
     return DensityRatio(knots, center, inverse_scale, coefficients)
 
 

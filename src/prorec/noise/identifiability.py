@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from prorec.interactions import Interactions
 from prorec.noise.noise_rate import LabeledPairs, NoiseRateEstimate, NoiseRateLine, Vector, estimate_noise_rate
@@ -141,4 +140,6 @@ def compute_auc(values: Vector, label: NDArray[np.bool_]) -> float:
     """
     n_true = int(label.sum())
     n_false = len(label) - n_true
-    return float((rankdata(values)[label].sum() - n_true * (n_true + 1) / 2) / (n_true * n_false))
+    _, tie, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[tie]
+    return float((ranks[label].sum() - n_true * (n_true + 1) / 2) / (n_true * n_false))

@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 from prorec._core.array_rules import ArrayRule
 from prorec._core.errors import DamagedFileError
@@ -253,6 +252,8 @@ def fit_calibration(clicks: Vector, negatives: Vector, expected_noise: Vector) -
     counts = np.bincount(bins, minlength=n_bins).astype(np.float64)
     centers = np.bincount(bins, clicks, n_bins) / np.maximum(counts, 1)
     noise = np.bincount(np.searchsorted(edges, negatives, "right"), expected_noise, n_bins)
+    from scipy.optimize import isotonic_regression  # slow to import
+
     filled = counts > 0
     rates = np.minimum(noise[filled] / counts[filled], 1.0)
     fitted = isotonic_regression(rates, weights=counts[filled])

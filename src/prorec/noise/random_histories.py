@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec._core.parallel import single_blas_thread
 from prorec.interactions import Interactions
 from prorec.noise.history_features import describe_histories
 
@@ -107,12 +108,13 @@ def _fit_log_odds(features: Scores, is_synthetic: NDArray[np.bool_]) -> Scores:
     penalty = np.full(design.shape[1], 1.0)
     penalty[0] = 1e-6
     coefficients = np.zeros(design.shape[1])
-    for _ in range(30):
-        probability = sigmoid(design @ coefficients)
-        gradient = design.T @ (weight * (is_synthetic - probability)) - penalty * coefficients
-        curvature = (design.T * (weight * np.maximum(probability * (1 - probability), 1e-6))) @ design
-        coefficients += np.linalg.solve(curvature + np.diag(penalty), gradient)
-    return np.asarray(design @ coefficients)
+    with single_blas_thread():
+        for _ in range(30):
+            probability = sigmoid(design @ coefficients)
+            gradient = design.T @ (weight * (is_synthetic - probability)) - penalty * coefficients
+            curvature = (design.T * (weight * np.maximum(probability * (1 - probability), 1e-6))) @ design
+            coefficients += np.linalg.solve(curvature + np.diag(penalty), gradient)
+        return np.asarray(design @ coefficients)
 
 
 def sigmoid(values: Scores) -> Scores:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 
 from prorec.evaluation.detection import detection_metrics
 from prorec.report.chart_types import AxesPlot, Axis, BarList, Bars, Chart, Color, Intervals, Line, Points, format_tick
@@ -202,6 +201,8 @@ def describe_thresholds(findings: Findings, max_points: int = _N_POINTS) -> Char
     x_axis = Axis("clicks of a user", x.min(), max(x.max(), 2 * x.min()), is_log=True)
     y_axis = Axis("κ, items in the upper group", y.min(), max(y.max(), 2 * y.min()), is_log=True)
     plot = AxesPlot(x_axis, y_axis, marks)
+    from scipy.stats import spearmanr  # slow to import
+
     correlation = float(spearmanr(x, y).statistic) if x.min() < x.max() and y.min() < y.max() else 0.0
     trend = "does not depend on" if abs(correlation) < 0.1 else "grows with" if correlation > 0 else "falls with"
     caption = (

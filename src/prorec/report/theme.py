@@ -25,12 +25,12 @@ def require_matplotlib() -> None:
 
     Raises
     ------
-    InputError
+    MissingExtraError
         If it is not; the message names the extra to install.
     """
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         raise MissingExtraError(
-            "figures need Matplotlib, which is not installed: pip install 'prorec[report]'"
+            "figures need Matplotlib, which is not installed: pip install 'prorec[plots]'"
         ) from None
