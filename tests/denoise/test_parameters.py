@@ -73,7 +73,7 @@ def test_data_that_cannot_be_denoised() -> None:
         )
     with pytest.raises(InputError, match="weights must be from 0 to 1"):
         ProRec(NCE(rank=2), noise_method="plan").fit(csr_array(2 * np.ones((5, 5))))
-    with pytest.raises(InputError, match="Interactions or a sparse matrix"):
+    with pytest.raises(InputError, match="Interactions, a data frame or a sparse matrix"):
         ProRec(NCE(rank=2), noise_method="plan").fit("clicks.csv")
     for wrong in (3, "x"):
         with pytest.raises(InputError, match="progress must be a function"):
