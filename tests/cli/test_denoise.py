@@ -63,7 +63,7 @@ def test_every_row_comes_back_with_three_more_columns(clicks: Path, tmp_path: Pa
     flagged = int(expected.flagged_[at].sum())
     assert f"{given.num_rows:,} rows read" in done.stdout
     assert flagged == 0, "no group of these few clicks is surely noise"
-    assert "No group of interactions is surely at least 90% noise" in " ".join(done.stdout.split())
+    assert "No group of interactions is surely at least 80% noise" in " ".join(done.stdout.split())
     assert f"{first.user}" in done.stdout
     assert f"{first.noise_probability:.3f}" in done.stdout
     assert "MB of memory" in done.stdout

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec.noise.flagging import LargerFdr, find_larger_fdr
 from prorec.noise.injection_checks import InjectionCheck, describe_checks
 from prorec.noise.posterior import MARKED
 
@@ -37,7 +38,9 @@ def summarize_noise(denoiser: ProRec, positions: NDArray[np.int64] | None = None
     finder = denoiser.finder_ if denoiser.noise_method != "plan" else None
     is_marked = np.zeros(len(clicks), dtype=bool) if finder is None else finder.basis_ == MARKED
     n_suspect = int(np.count_nonzero(denoiser.noise_probability_[is_marked]))
-    flagged = denoiser.flagged_
+    flagged, fdr, larger = denoiser.flagged_, denoiser.flag_rule(is_cross_fitted=finder is not None).get("fdr"), None
+    if finder is not None and fdr is not None and finder.noise_rate_.is_identified and not flagged.any():
+        larger = find_larger_fdr(finder.noise_probability_ * np.float32(finder.noise_rate_.low_ratio), fdr)
     return {
         "rows": len(clicks) if positions is None else len(positions),
         "users": clicks.n_users,
@@ -51,7 +54,8 @@ def summarize_noise(denoiser: ProRec, positions: NDArray[np.int64] | None = None
         "users_with_flags": len(np.unique(clicks.user_codes[flagged])),
         "mass_kept": denoiser.history_[-1].mass_kept,
         "noise_rate": None if finder is None else asdict(finder.noise_rate_),
-        "fdr": denoiser.flag_rule(is_cross_fitted=finder is not None).get("fdr"),
+        "fdr": fdr,
+        "larger_fdr": None if larger is None else larger._asdict(),
         "injection_checks": [] if finder is None else [asdict(check) for check in finder.injection_checks_],
         "issues": []
         if finder is None
@@ -129,10 +133,13 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
         return f"{noise}{flags}, {_LIST}."
     if n_flagged:
         return f"{noise}{flags}; at most about {fdr:.0%} of these flags should be wrong (fdr={fdr:g})."
-    return (
-        f"{noise}No group of interactions is surely at least {1 - fdr:.0%} noise, so nothing is flagged at "
-        f"fdr={fdr:g}. Try a larger fdr."
+    none = (
+        f"{noise}No group of interactions is surely at least {1 - fdr:.0%} noise, so nothing is flagged at fdr={fdr:g}."
     )
+    if not summary.get("larger_fdr"):
+        return none
+    larger = LargerFdr(**summary["larger_fdr"])
+    return f"{none} With fdr={larger.fdr:g}, {larger.n_flags:,} are, of which up to {larger.fdr:.0%} may be wrong."
 
 
 def advise_training(summary: Mapping[str, Any], column: str) -> str:

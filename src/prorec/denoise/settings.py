@@ -49,7 +49,7 @@ class DenoiserSettings:
     """Source of the weights: `probability`, the cross-fitted noise probability; `plan`, the labels r (Eq. 22), of
     models that have not seen the click if noise is found by cross-fitting; or `both`, the product. `auto` is
     `probability` with cross-fitting, and `plan` without."""
-    fdr: float = 0.1
+    fdr: float = 0.2
     """Share of the flags that may be wrong, with cross-fitted noise probabilities."""
     flag_fraction: float | None = None
     """Share of the interactions to flag, the most suspicious ones. By default `fdr` decides how many are flagged; with

@@ -181,7 +181,7 @@ def find_noise(
     timestamp: ColumnRef = None,
     time_format: str | None = None,
     skip_bad_rows: bool = False,
-    fdr: float = 0.1,
+    fdr: float = 0.2,
     progress: Progress | None = None,
 ) -> NoiseResult:
     """Find the interactions of a log that are noise, as `prorec denoise` does.
@@ -198,7 +198,7 @@ def find_noise(
         Format of times that are neither numbers nor ISO times, as in `datetime.strptime`.
     skip_bad_rows : bool, default False
         Leave out rows that cannot be used, with a warning that counts them. By default they are refused.
-    fdr : float, default 0.1
+    fdr : float, default 0.2
         Share of the flags that may be wrong.
     progress : Progress, optional
         Function that is called with the task, the number of steps done and the number of steps in all, such as a

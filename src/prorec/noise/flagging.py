@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.checks import check_float, check_int
 from prorec._core.errors import InputError
+
+_LARGER_FDRS = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 class FlagRule(TypedDict, total=False):
@@ -105,6 +107,41 @@ def keeps_fdr(n_flags: Any, n_wrong: Any, fdr: float, low_ratio: float = 1.0) ->
     bool or array of bool
     """
     return 1 - low_ratio * (1 - n_wrong / n_flags) <= fdr
+
+
+class LargerFdr(NamedTuple):
+    """A false discovery rate at which something is flagged."""
+
+    fdr: float
+    """False discovery rate."""
+    n_flags: int
+    """Number of interactions that it flags."""
+
+
+def find_larger_fdr(noise_probability: NDArray[np.float32], fdr: float) -> LargerFdr | None:
+    """Find the next larger false discovery rate at which interactions are flagged.
+
+    Parameters
+    ----------
+    noise_probability : array
+        Noise probability of each interaction, lowered to its lower bound; see `NoiseRateEstimate.low_ratio`.
+    fdr : float
+        False discovery rate at which nothing is flagged.
+
+    Returns
+    -------
+    LargerFdr or None
+        None if nothing is flagged even if half of the flags may be wrong.
+
+    Examples
+    --------
+    >>> find_larger_fdr(np.array([0.75, 0.2], dtype=np.float32), fdr=0.1)
+    LargerFdr(fdr=0.3, n_flags=1)
+    """
+    for larger in _LARGER_FDRS:
+        if larger > fdr and (n_flags := int(flag_interactions(noise_probability, fdr=larger).sum())):
+            return LargerFdr(larger, n_flags)
+    return None
 
 
 def check_fdr(fdr: float) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prorec.noise.flagging import flag_interactions
+from prorec.noise.flagging import find_larger_fdr
 from prorec.noise.posterior import ACCOUNT
 from prorec.report.findings import Findings
 from prorec.report.formatting import format_change, format_count, format_percent
@@ -19,7 +19,6 @@ _BEST = {
 }
 _MAX_REMOVED_WRONG = 0.2
 """Share of wrong flags above which nobody should remove all flagged clicks."""
-_LARGER_FDRS = (0.2, 0.3, 0.4, 0.5)
 
 
 @dataclass(frozen=True)
@@ -125,13 +124,11 @@ def _say_what_next(findings: Findings, n_flagged: int) -> str:
     if rate is None or "fdr" not in rule:
         return "Collect more clicks: this log is too small to tell suspicious ones from others."
     lowered = findings.noise_probability * rate.low_ratio
-    for fdr in _LARGER_FDRS:
-        n_more = int(flag_interactions(lowered, fdr=fdr).sum())
-        if fdr > rule["fdr"] and n_more:
-            return (
-                f"Remove nothing; for a list of clicks to look at, --fdr {fdr:g} would flag {n_more:,}, of which up to "
-                f"{format_percent(fdr)} may be wrong."
-            )
+    if larger := find_larger_fdr(lowered, rule["fdr"]):
+        return (
+            f"Remove nothing; for a list of clicks to look at, --fdr {larger.fdr:g} would flag {larger.n_flags:,}, of "
+            f"which up to {format_percent(larger.fdr)} may be wrong."
+        )
     return "Remove nothing: this log is as clean as can be told."
 
 
