@@ -1,8 +1,9 @@
-"""Paths, errors that name their file, regular files only, and atomic writes."""
+"""Paths, errors that name their file, regular files only, and atomic writes that replace nothing unasked."""
 
 from __future__ import annotations
 
 import errno
+import filecmp
 import os
 import secrets
 import stat
@@ -26,6 +27,10 @@ _BAD_PATH = (
 )
 """Errors of the system that a user can remove by giving another path."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""Errors of file systems that cannot give a file a second name."""
+EXISTS = "this file exists already; pass overwrite=True to replace it"
+"""Message for a file that must not be replaced."""
 
 
 def as_path(path: Any) -> Path:
@@ -43,12 +48,15 @@ def as_path(path: Any) -> Path:
     Raises
     ------
     InputError
-        If it is something else.
+        If it is something else, or has the character NUL in it.
     """
     try:
-        return Path(path)
+        result = Path(path)
     except TypeError:
         raise InputError(f"a path must be text or a Path; got {safe_repr(path)}") from None
+    if "\0" in str(result):
+        raise InputError(f"a path must not have the character NUL in it; got {safe_repr(str(result))}")
+    return result
 
 
 @contextmanager
@@ -144,21 +152,47 @@ def read_small_text(path: Path, max_bytes: int) -> str:
 def _check_regular(mode: int) -> None:
     """Raise InputError unless the mode is that of a regular file."""
     if not stat.S_ISREG(mode):
-        kinds = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a pipe"}
-        found = kinds.get(stat.S_IFMT(mode), "a device or a socket")
-        raise InputError(f"a regular file is required here, but this is {found}; copy the file itself here")
+        raise InputError(
+            f"a regular file is required here, but this is {describe_kind(mode)}; copy the file itself here"
+        )
+
+
+def describe_kind(mode: int) -> str:
+    """Return what a path is that is not a regular file.
+
+    Parameters
+    ----------
+    mode : int
+        Mode of the path, as `stat` returns it.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> describe_kind(stat.S_IFIFO)
+    'a pipe'
+    """
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a pipe"}
+    return kinds.get(stat.S_IFMT(mode), "a device or a socket")
 
 
 @contextmanager
-def atomic_write(path: Path, folder: Path | None = None) -> Iterator[Path]:
+def atomic_write(path: Path, folder: Path | None = None, *, overwrite: bool = True) -> Iterator[Path]:
     """Write a file whole or not at all.
+
+    The content is on the disk before the file gets its name, and the name is on the disk at the end. A file that is
+    replaced keeps its mode.
 
     Parameters
     ----------
     path : Path
-        The file to write or to replace.
+        The file to write.
     folder : Path, optional
         Folder for the unfinished file, on the same disk; by default that of `path`.
+    overwrite : bool, default True
+        Replace a file that is there when the block ends. Otherwise, only one with the same content is accepted.
 
     Yields
     ------
@@ -169,15 +203,102 @@ def atomic_write(path: Path, folder: Path | None = None) -> Iterator[Path]:
     Raises
     ------
     InputError
-        If `path` is a directory or its folder does not exist.
+        If `path` is not a regular file, its folder does not exist, or a file is there that must not be replaced.
     """
-    if path.is_dir():
-        raise InputError("this is a directory; a file was expected")
+    check_replaceable(path)
     if not path.parent.is_dir():
         raise InputError(f"the folder {path.parent} does not exist")
-    temporary = (folder or path.parent) / f".{path.name}.{secrets.token_hex(4)}"
+    temporary = (folder or path.parent) / f".prorec-{secrets.token_hex(8)}"  # short, whatever the name of the file is
     try:
         yield temporary
-        temporary.replace(path)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        replaced = check_replaceable(path)
+        if overwrite:
+            if replaced is not None:
+                temporary.chmod(stat.S_IMODE(replaced.st_mode) & 0o777)
+            temporary.replace(path)
+        else:
+            _give_new_name(temporary, path)
+        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_replaceable(path: Path) -> os.stat_result | None:
+    """Refuse a path at which no regular file can be written.
+
+    Parameters
+    ----------
+    path : Path
+        The path. Links among the folders above it are followed, and it may not be one itself.
+
+    Returns
+    -------
+    os.stat_result or None
+        The file that is there, if there is one.
+
+    Raises
+    ------
+    InputError
+        If it is a folder, a symbolic link, a pipe or a device.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise InputError("this is a directory; a file was expected")
+    if stat.S_ISLNK(found.st_mode):
+        raise InputError("this is a symbolic link, which is not followed; give the name of the file that it leads to")
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"this is {describe_kind(found.st_mode)}; give the name of a regular file or of a new one")
+    return found
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the system write the names in a folder to the disk, where it can.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # a folder that may be written and not read, and any folder on Windows
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:  # not every file system can
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def _give_new_name(temporary: Path, path: Path) -> None:
+    """Give a file a name that no file has; in one step, so that no other process comes between."""
+    try:
+        if os.name == "nt":
+            temporary.rename(path)  # which refuses an existing file there, and only there
+            return
+        try:
+            os.link(temporary, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            _claim_and_replace(temporary, path)
+    except FileExistsError:
+        # A run that was killed just after this step is repeated when it is resumed.
+        if path.is_symlink() or not filecmp.cmp(temporary, path, shallow=False):
+            raise InputError(EXISTS) from None
+
+
+def _claim_and_replace(temporary: Path, path: Path) -> None:
+    """Give a file a new name where the file system has no links: make an empty file of the name, and replace it."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    try:
+        temporary.replace(path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

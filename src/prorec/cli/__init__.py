@@ -15,7 +15,9 @@ from rich.text import Text
 
 from prorec import __version__
 from prorec._core.errors import InputError, MissingExtraError, ProrecError
+from prorec._core.interrupts import interruptible
 from prorec.cli.command import PlainCommand, PlainGroup, name_options
+from prorec.cli.streams import checked_streams
 
 COMMANDS = {
     "demo": "Denoise a synthetic film club whose mistakes are known, and write a report. Nothing is downloaded.",
@@ -71,10 +73,13 @@ for _name, _help in COMMANDS.items():
     app.command(_name, help=_help)(_only_named)
 
 
+@checked_streams()
+@interruptible()
 def main() -> None:
     """Run the command line, and exit.
 
-    The exit code is 0 for success, 2 for input that is refused, 130 for an interrupt, and 1 for any other failure.
+    The exit code is 0 for success, 2 for input that is refused, 130 for Ctrl-C, 143 for SIGTERM, and 1 for any other
+    failure.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -16,7 +16,7 @@ from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
 from prorec.cli.command import Options, as_command, refuse
 from prorec.cli.options import ConsoleOptions, ForceOptions, LogOptions, TableOutput
-from prorec.cli.output_files import check_output, write_rows
+from prorec.cli.output_files import check_distinct, check_output, write_rows
 from prorec.data.readers import open_table
 from prorec.data.source_table import SourceTable
 from prorec.interactions import Interactions
@@ -62,6 +62,7 @@ def draw(output: TableOutput, sample: DrawOptions, console: ConsoleOptions, log:
     InputError
         If the log has no flags, or the output is refused.
     """
+    check_distinct({"--out": output.out}, {"the log": log.log})
     check_output(output.out, force=output.force)
     with console.progress() as progress:
         source = log.read(progress)
@@ -77,7 +78,7 @@ def draw(output: TableOutput, sample: DrawOptions, console: ConsoleOptions, log:
     verdict = "prorec_verdict" if "verdict" in names else "verdict"
     columns = [table.column(at) for at in kept]
     table = pa.table([*columns, pa.array([""] * len(drawn))], names=[*names, verdict])
-    write_rows(table, output.out, log.format)
+    write_rows(table, output.out, log.format, force=output.force)
     result = {"rows": len(drawn), "flagged": int(flagged.sum()), "out": output.out}
     text = (
         f"{len(drawn):,} of {result['flagged']:,} flagged pairs drawn.\nWrite noise or genuine into the column "
@@ -131,6 +132,7 @@ def read(verdict_file: VerdictFile, output: RecalibratedOutput, console: Console
     if output.out is None:
         refuse(output.given, "without --out")
     else:
+        check_distinct({"--out": output.out}, {"the log": log.log, "the sample": verdict_file.sample})
         check_output(output.out, force=output.force)
     if output.fdr is not None:
         check_fdr(output.fdr)
@@ -151,7 +153,8 @@ def read(verdict_file: VerdictFile, output: RecalibratedOutput, console: Console
         flags[verdicts.positions] = verdicts.is_noise
         if output.fdr is not None:
             flags = flag_interactions(probability, fdr=output.fdr)
-        write_rows(_replace_columns(source, probability, flags), output.out, log.format, source)
+        table = _replace_columns(source, probability, flags)
+        write_rows(table, output.out, log.format, source, force=output.force)
         result |= {"flagged_after": int(flags.sum())}
         target = "standard output" if output.out == "-" else output.out
         lines.append(f"Recalibrated probabilities and {int(flags.sum()):,} flagged pairs written to {target}.")

@@ -23,6 +23,7 @@ from prorec._core.parameters import Parameter, parameters_of
 
 _METAVARS = {int: "INT", float: "FLOAT", Path: "PATH", str: "TEXT"}
 _FLAGS = {
+    "pass overwrite=True": "pass --force",
     "header=False": "--no-header",
     "skip_bad_rows=True": "--skip-bad-rows",
     "give the separator": "pass --separator",
@@ -204,6 +205,9 @@ def _parse(parameter: Parameter, value: Any) -> Any:
     """Return the value of an option: a flag or a list as it is, a text as the field's type."""
     if parameter.is_flag:
         return value
+    for text in value if parameter.is_list else [value]:
+        if isinstance(text, str) and "\0" in text:
+            raise InputError(f"{parameter.name} must not have the character NUL in it; got {text!r}")
     return tuple(value) if parameter.is_list else parameter.parse(value)
 
 

@@ -77,8 +77,8 @@ def get_dataset(options: GetOptions) -> None:
     details.add_row("please cite", Text(entry.citation))
     console.print(details)
     if options.out is not None:
-        write_interactions(interactions, options.out)
+        write_interactions(interactions, options.out, overwrite=options.force)
         print_plain(console, f"Interactions written to {options.out}.")
     if options.items is not None:
-        write_item_info(interactions, options.items)
+        write_item_info(interactions, options.items, overwrite=options.force)
         print_plain(console, f"Items written to {options.items}.")

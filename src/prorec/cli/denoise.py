@@ -29,15 +29,15 @@ from prorec.cli.options import (
     NoiseSettings,
 )
 from prorec.cli.output_files import (
-    INTERRUPTED,
-    WorkDirectory,
     check_distinct,
     check_output,
     check_rejected,
     check_report,
+    rejected_outputs,
     write_rejected,
     write_rows,
 )
+from prorec.cli.work_directory import INTERRUPTED, WorkDirectory
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec
@@ -157,28 +157,28 @@ def denoise(
         denoiser.model = model.cap_rank(denoiser.model, clicks)
         known = marks.read(source)
 
-        def fit_and_write(work: Path | None = None) -> int:
-            """Write the rows and the report, and return the number of rows."""
+        def fit_and_write(work: Path | None = None) -> tuple[dict[str, Any], str]:
+            """Write the rows and the report, and return what the summary says of the rows."""
             # Only a report needs the losses, and a model that is fitted to the new weights.
             has_report = output.report is not None
             run: dict[str, Any] = {"checkpoint": work, "progress": progress, **known}
             denoiser.fit(clicks, refit=has_report, track_loss=has_report, **run)
             table = _denoised_rows(source, denoiser, drop=output.drop)
-            write_rows(table, output.out, log.format, source, work)
+            rejected, text = write_rejected(source, output.out, force=output.force)
+            write_rows(table, output.out, log.format, source, work, force=output.force)
             if output.report is not None:
                 shown: dict[str, Any] = {"seconds": time.perf_counter() - started, "n_rows": source.table.num_rows}
-                write_report(denoiser, output.report, title=log.report_title, progress=progress, **shown)
-            return int(table.num_rows)
+                shown |= {"title": log.report_title, "progress": progress, "overwrite": output.force}
+                write_report(denoiser, output.report, **shown)
+            return rejected | {"rows_written": int(table.num_rows)}, text
 
         if output.out == "-":
-            n_written = fit_and_write()
+            written, text = fit_and_write()
         else:
             with WorkDirectory(output.out).open(resume=output.resume) as work:
-                n_written = fit_and_write(work)
-        rejected, text = write_rejected(source, output.out)
-    summary = summarize(source, denoiser) | rejected
+                written, text = fit_and_write(work)
+    summary = summarize(source, denoiser) | written
     summary |= {
-        "rows_written": n_written,
         "out": output.out,
         "report": None if output.report is None else str(output.report),
         "seconds": round(time.perf_counter() - started, 2),
@@ -204,22 +204,27 @@ def _is_finished(output: DenoiseOutput) -> bool:
     """Return whether --resume finds the output of a run that has ended, so that there is nothing to do."""
     if not output.resume or output.force or output.out == "-":
         return False
-    return Path(output.out).exists() and not WorkDirectory(output.out).has_state()
+    with prefix_errors(Path(output.out)):
+        return Path(output.out).exists() and not WorkDirectory(output.out).has_state()
 
 
 def _check_outputs(output: DenoiseOutput, log: LogOptions, items: ItemOptions) -> None:
     """Refuse outputs that cannot be written, that would overwrite an input, or whose run was interrupted."""
-    check_distinct({"--out": output.out, "--report": output.report}, {"the log": log.log, "--items": items.items})
+    outputs = {"--out": output.out, "--report": output.report, **rejected_outputs(output.out, skip=log.skip_bad_rows)}
+    check_distinct(outputs, {"the log": log.log, "--items": items.items})
     if output.out == "-":
         if output.resume:
             raise InputError("--resume requires an output file; a run that writes to standard output keeps no state")
     else:
-        has_state = WorkDirectory(output.out).has_state()
+        work = WorkDirectory(output.out)
+        work.check_not_running()
+        has_state = work.has_state()
+        # A run that was killed at its end may have written the output; the same content is accepted again.
         check_output(output.out, force=output.force or (output.resume and has_state))
         if has_state and not output.resume and not output.force:
             raise InputError(f"{output.out}: {INTERRUPTED}")
     if output.report is not None:
-        check_report(output.report, force=output.force or output.resume)
+        check_report(output.report, force=output.force)
     check_rejected(output.out, skip=log.skip_bad_rows, force=output.force or output.resume)
 
 

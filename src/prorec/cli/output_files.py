@@ -1,28 +1,21 @@
-"""Output of commands: checks before the work, atomic writes, and the work directory that --resume continues from."""
+"""Output of commands: checks before the work, and atomic writes that replace a file only with --force."""
 
 from __future__ import annotations
 
 import secrets
-import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
 
 from prorec._core.errors import InputError
-from prorec._core.files import atomic_write, prefix_errors
-from prorec.cli.console import print_plain
+from prorec._core.files import atomic_write, check_replaceable, prefix_errors
 from prorec.data.formats import detect_format
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.report.page import check_report_path
-
-INTERRUPTED = "An interrupted run left its state here. Pass --resume to continue it, or --force to start again."
-"""Message for an output that an earlier run was about to write."""
 
 
 def check_output(out: str | Path, *, force: bool) -> None:
@@ -47,8 +40,6 @@ def check_output(out: str | Path, *, force: bool) -> None:
         if not path.name:
             raise InputError("--out must be the name of a file; got an empty text")
         detect_format(path)
-        if path.is_dir():
-            raise InputError("this is a directory; a file was expected")
         _check_new(path, force=force)
 
 
@@ -105,6 +96,24 @@ def rejected_path(out: str | Path) -> Path | None:
     return path.with_name(f"{Path(path.name.removesuffix('.gz')).stem}.rejected.csv")
 
 
+def rejected_outputs(out: str | Path, *, skip: bool) -> dict[str, Path | None]:
+    """Return the file for rows that are left out, as `check_distinct` takes it.
+
+    Parameters
+    ----------
+    out : str or Path
+        The output of the command.
+    skip : bool
+        Whether rows are left out at all.
+
+    Returns
+    -------
+    dict
+        Empty if there will be no such file.
+    """
+    return {"the file for rows that are left out": rejected_path(out)} if skip else {}
+
+
 def check_rejected(out: str | Path, *, skip: bool, force: bool) -> Path | None:
     """Refuse a file for rows that are left out that cannot be written.
 
@@ -128,7 +137,7 @@ def check_rejected(out: str | Path, *, skip: bool, force: bool) -> Path | None:
     return path
 
 
-def write_rejected(source: SourceTable, out: str | Path) -> tuple[dict[str, Any], str]:
+def write_rejected(source: SourceTable, out: str | Path, *, force: bool) -> tuple[dict[str, Any], str]:
     """Write the rows of a log that were left out, with the reasons.
 
     Parameters
@@ -137,6 +146,8 @@ def write_rejected(source: SourceTable, out: str | Path) -> tuple[dict[str, Any]
         The log.
     out : str or Path
         The output of the command.
+    force : bool
+        Replace a file that exists.
 
     Returns
     -------
@@ -150,7 +161,7 @@ def write_rejected(source: SourceTable, out: str | Path) -> tuple[dict[str, Any]
         return {"rows_skipped": 0, "rejected": None}, ""
     path, text = rejected_path(out), ""
     if path is not None:
-        write_rows(bad.to_table(), str(path), None)
+        write_rows(bad.to_table(), str(path), None, force=force)
         were = "1 row of the log was" if bad.n_bad == 1 else f"{bad.n_bad:,} rows of the log were"
         text = f"{were} left out, and written to {path} with the reason.\n"
     return {"rows_skipped": bad.n_bad, "rejected": None if path is None else str(path)}, text
@@ -223,14 +234,20 @@ def check_writable(folder: Path) -> None:
 
 
 def _check_new(path: Path, *, force: bool) -> None:
-    """Refuse a file that exists, or whose folder is not writable."""
-    if path.exists() and not force:
+    """Refuse a file that exists, a path that is no regular file, and a folder that is not writable."""
+    if check_replaceable(path) is not None and not force:
         raise InputError("this file exists already; pass --force to replace it")
     check_writable(path.parent)
 
 
 def write_rows(
-    table: pa.Table, out: str, format: str | None, source: SourceTable | None = None, work: Path | None = None
+    table: pa.Table,
+    out: str,
+    format: str | None,
+    source: SourceTable | None = None,
+    work: Path | None = None,
+    *,
+    force: bool,
 ) -> None:
     """Write a table, whole or not at all.
 
@@ -246,6 +263,13 @@ def write_rows(
         Log that the table was made from: in parquet, columns of text that are plain numbers become numbers.
     work : Path, optional
         Folder for the unfinished file, so that a killed run leaves no other trace.
+    force : bool
+        Replace a file that exists, also one that appeared during the work.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written or must not be replaced.
     """
     path = Path(f"-.{format or 'csv'}" if out == "-" else out)
     if source is not None and detect_format(path)[0] == "parquet":
@@ -254,94 +278,5 @@ def write_rows(
         write_table(table, sys.stdout.buffer, path.name)
         sys.stdout.buffer.flush()
         return
-    with prefix_errors(path), atomic_write(path, work) as temporary, temporary.open("wb") as file:
+    with prefix_errors(path), atomic_write(path, work, overwrite=force) as temporary, temporary.open("wb") as file:
         write_table(table, file, path.name)
-
-
-class WorkDirectory:
-    """The hidden folder beside an output file in which a run keeps its checkpoints.
-
-    Parameters
-    ----------
-    out : str
-        The output file.
-    """
-
-    def __init__(self, out: str) -> None:
-        self.out = out
-        self.path = Path(out).parent / f".{Path(out).name}.prorec"
-
-    def has_state(self) -> bool:
-        """Find out whether an interrupted run can be continued.
-
-        Returns
-        -------
-        bool
-            True if the folder has the checkpoint of a round or of a fit.
-        """
-        return any(self.path.glob("round.npz")) or any(self.path.glob("fit-*"))
-
-    @contextmanager
-    def open(self, *, resume: bool) -> Iterator[Path]:
-        """Make the folder for this run alone, and delete it when the run ends or has nothing to continue from.
-
-        Parameters
-        ----------
-        resume : bool
-            Keep the checkpoints that are in the folder.
-
-        Yields
-        ------
-        Path
-            The folder.
-
-        Raises
-        ------
-        InputError
-            If another run uses the folder, or it has links, pipes or devices in it, which no run makes.
-        """
-        problem: InputError | None = None
-        with prefix_errors(self.path):
-            self.path.mkdir(exist_ok=True)
-            self._refuse_links()
-            with (self.path / "lock").open("w") as lock:
-                _lock(lock, self.out)
-                if not resume:
-                    for path in self.path.iterdir():
-                        if path.name != "lock":
-                            shutil.rmtree(path) if path.is_dir() else path.unlink()
-                try:
-                    yield self.path
-                except BaseException as error:
-                    if not self.has_state():
-                        shutil.rmtree(self.path)
-                    elif isinstance(error, KeyboardInterrupt):
-                        print_plain(Console(stderr=True), "Interrupted. Pass --resume to continue from here.")
-                    if not isinstance(error, InputError):
-                        raise
-                    problem = error  # it is about the work, and not about this folder
-                else:
-                    shutil.rmtree(self.path)
-        if problem is not None:
-            raise problem
-
-    def _refuse_links(self) -> None:
-        """Refuse a folder that would lead the run to files of others."""
-        for path in (self.path, *self.path.iterdir()):
-            if path.is_symlink() or not (path.is_dir() or path.is_file()):
-                raise InputError(
-                    f"a work folder has only folders and regular files; {path.name} is a link, a pipe or a device. "
-                    "Remove it"
-                )
-
-
-def _lock(file: IO[str], out: str) -> None:
-    """Lock a file as long as it is open; the system unlocks the file of a killed process."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # not on Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"another run is writing {out}; wait for it, or choose another --out") from None

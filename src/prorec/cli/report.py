@@ -21,7 +21,7 @@ from prorec.cli.options import (
     NoiseSettings,
     load_denoiser,
 )
-from prorec.cli.output_files import check_distinct, check_rejected, check_report, write_rejected
+from prorec.cli.output_files import check_distinct, check_rejected, check_report, rejected_outputs, write_rejected
 from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
 from prorec.denoise.noise_summary import describe_flags, summarize_noise
@@ -93,7 +93,8 @@ def report(
     """
     started = time.perf_counter()
     inputs = {"the log": source.log, "--items": items.items, "--compare": output.compare}
-    check_distinct({"--out": output.out}, inputs)
+    outputs = {"--out": output.out, **rejected_outputs(output.out, skip=source.skip_bad_rows)}
+    check_distinct(outputs, inputs)
     check_report(output.out, force=output.force)
     check_rejected(output.out, skip=source.skip_bad_rows, force=output.force)
     earlier = output.read_earlier()
@@ -106,7 +107,7 @@ def report(
             denoiser = load_denoiser(Path(source.log))
             if items.items is not None:
                 denoiser.interactions_ = add_item_info(denoiser.interactions_, items.items)
-            write_report(denoiser, output.out, earlier=earlier, progress=progress)
+            write_report(denoiser, output.out, earlier=earlier, progress=progress, overwrite=output.force)
         else:
             denoiser = ProRec(model.make(), **noise, **algorithm)
             denoiser.check_settings()
@@ -116,8 +117,9 @@ def report(
             denoiser.fit(clicks, progress=progress, track_loss=True)
             seconds = time.perf_counter() - started
             shown: dict[str, Any] = {"seconds": seconds, "n_rows": log.table.num_rows, "earlier": earlier}
-            write_report(denoiser, output.out, title=source.report_title, progress=progress, **shown)
-            skipped, text = write_rejected(log, output.out)
+            shown |= {"title": source.report_title, "progress": progress, "overwrite": output.force}
+            write_report(denoiser, output.out, **shown)
+            skipped, text = write_rejected(log, output.out, force=output.force)
     result = summarize_noise(denoiser, positions) | {"out": str(output.out)} | skipped
     flags = name_options(describe_flags(result))
     console.print_result(result, f"{text}{flags}\nThe report is in {output.out}.")

@@ -15,7 +15,14 @@ import pyarrow as pa
 from prorec._core.files import prefix_errors
 from prorec.cli.command import as_command
 from prorec.cli.options import ConsoleOptions, LogOptions, SavedModel, TableOutput, load_denoiser
-from prorec.cli.output_files import check_distinct, check_output, check_rejected, write_rejected, write_rows
+from prorec.cli.output_files import (
+    check_distinct,
+    check_output,
+    check_rejected,
+    rejected_outputs,
+    write_rejected,
+    write_rows,
+)
 from prorec.noise.later_interactions import score_later
 from prorec.noise.posterior import basis_names
 
@@ -51,7 +58,8 @@ def score(saved: SavedDenoiser, output: TableOutput, console: ConsoleOptions, lo
         If the model has no noise finder, or the log or the output is refused.
     """
     started = time.perf_counter()
-    check_distinct({"--out": output.out}, {"the log": log.log})
+    outputs = {"--out": output.out, **rejected_outputs(output.out, skip=log.skip_bad_rows)}
+    check_distinct(outputs, {"the log": log.log})
     check_output(output.out, force=output.force)
     check_rejected(output.out, skip=log.skip_bad_rows, force=output.force)
     denoiser = load_denoiser(saved.model)
@@ -63,8 +71,8 @@ def score(saved: SavedDenoiser, output: TableOutput, console: ConsoleOptions, lo
     # An unknown probability becomes an empty cell and not the text "nan".
     values = pa.array(probability, mask=np.isnan(probability))
     table = source.with_columns({"noise_probability": values, "basis": basis_names(basis)})
-    write_rows(table, output.out, log.format, source)
-    skipped, text = write_rejected(source, output.out)
+    write_rows(table, output.out, log.format, source, force=output.force)
+    skipped, text = write_rejected(source, output.out, force=output.force)
     of_rows = probability[source.positions]
     result = {
         "rows": table.num_rows,

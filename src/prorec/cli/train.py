@@ -24,7 +24,15 @@ from prorec.cli.options import (
     TableOutput,
     TimeOptions,
 )
-from prorec.cli.output_files import check_model_folder, check_output, check_rejected, write_rejected, write_rows
+from prorec.cli.output_files import (
+    check_distinct,
+    check_model_folder,
+    check_output,
+    check_rejected,
+    rejected_outputs,
+    write_rejected,
+    write_rows,
+)
 from prorec.data.source_table import SourceTable
 from prorec.denoise import ProRec
 from prorec.models.model import Model, load
@@ -79,6 +87,8 @@ def train(
         recommender.check_settings()
     else:
         refuse([*noise, *algorithm, *times.given], "without --denoise")
+    outputs = {"--out": output.out, **rejected_outputs(output.out, skip=log.skip_bad_rows)}
+    check_distinct(outputs, {"the log": log.log})
     check_model_folder(output.out, force=output.force)
     check_rejected(output.out, skip=log.skip_bad_rows, force=output.force)
     with console.progress() as progress:
@@ -92,8 +102,8 @@ def train(
             progress(f"Fitting {type(recommender).__name__}", 0, 1)
             recommender.fit(clicks)
             progress(f"Fitting {type(recommender).__name__}", 1, 1)
-        recommender.save(output.out)
-        skipped, text = write_rejected(source, output.out)
+        recommender.save(output.out, overwrite=output.force)
+        skipped, text = write_rejected(source, output.out, force=output.force)
     result = {
         "model": str(recommender),
         "users": clicks.n_users,
@@ -162,7 +172,7 @@ def recommend(options: RecommendOptions, output: RecommendOutput, console: Conso
     users = _parse_users(options.user, clicks.users) if options.user else clicks.users
     k = check_int("k", options.k, 1, clicks.n_items, "the number of items")
     table = recommender.recommend(users, k).to_table("pyarrow")
-    write_rows(table, output.out, options.format)
+    write_rows(table, output.out, options.format, force=output.force)
     target = "standard output" if output.out == "-" else output.out
     text = f"{table.num_rows:,} recommendations for {len(users):,} users written to {target}."
     result = {"recommendations": table.num_rows, "users": len(users), "out": output.out}

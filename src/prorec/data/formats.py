@@ -6,6 +6,7 @@ Messages here do not name the file: callers work inside `prefix_errors(path)`.
 from __future__ import annotations
 
 import gzip
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from prorec._core.errors import DamagedFileError, InputError
+from prorec._core.files import describe_kind
 
 Format = Literal["text", "parquet"]
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
@@ -123,12 +125,17 @@ def check_readable(path: Path) -> None:
     Raises
     ------
     InputError
-        If it is a directory, does not exist, or is empty.
+        If it is a directory, a pipe or a device, does not exist, or is empty.
     """
     if path.is_dir():
         raise InputError("this is a directory; a file was expected")
     if not path.exists():
         raise InputError("there is no such file")
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise InputError(
+            f"this is {describe_kind(path.stat().st_mode)}, and a log is read more than once; write it into a file, or "
+            "pipe it into prorec and give - for the log"
+        )
     if not path.stat().st_size:
         raise InputError("the file is empty")
 

@@ -73,7 +73,7 @@ def add_item_info(
         )
 
 
-def write_item_info(interactions: Interactions, path: str | Path) -> None:
+def write_item_info(interactions: Interactions, path: str | Path, *, overwrite: bool = True) -> None:
     """Write names and categories of items to a file that `add_item_info` reads.
 
     Parameters
@@ -82,11 +82,13 @@ def write_item_info(interactions: Interactions, path: str | Path) -> None:
         Interactions with names or categories of items.
     path : str or Path
         A .csv, .tsv, .parquet or RecBole .inter file; it is gzipped if the name ends in .gz.
+    overwrite : bool, default True
+        Replace a file that exists when the new one is complete.
 
     Raises
     ------
     InputError
-        If the format is unknown, or the file cannot be written.
+        If the format is unknown, or the file cannot be written or must not be replaced.
     """
     path = as_path(path)
     columns: dict[str, Any] = {"item": pa.array(interactions.items)}
@@ -94,7 +96,7 @@ def write_item_info(interactions: Interactions, path: str | Path) -> None:
         columns["name"] = pa.array(interactions.item_names, pa.string())
     if interactions.item_categories is not None:
         columns["categories"] = pa.array([_SEPARATOR.join(each) for each in interactions.item_categories])
-    with prefix_errors(path), atomic_write(path) as temporary, temporary.open("wb") as file:
+    with prefix_errors(path), atomic_write(path, overwrite=overwrite) as temporary, temporary.open("wb") as file:
         write_table(pa.table(columns), file, path.name)
 
 

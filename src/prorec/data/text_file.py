@@ -277,7 +277,12 @@ class TextFile:
         text = io.StringIO(self._head.decode("utf-8-sig", "replace"), newline="")
         reader = csv.reader(text, delimiter=self.separator)
         try:
-            return next((reader.line_num, row) for row in reader if row)
+            lines, row = next((reader.line_num, row) for row in reader if row)
+            if self.header and any("\ufffd" in name for name in row):  # it stands for bytes that are not UTF-8
+                b"".join(self._head.splitlines(keepends=True)[:lines]).decode()
+            return lines, row
+        except UnicodeDecodeError:
+            raise explain_encoding(self.path) from None
         except csv.Error as error:
             raise InputError(f"not a text file with columns between {self.separator!r}: {error}") from error
         except StopIteration:

@@ -19,7 +19,7 @@ from prorec.data.text_columns import infer_numbers
 from prorec.interactions import Interactions
 
 
-def write_interactions(interactions: Interactions, path: str | Path) -> None:
+def write_interactions(interactions: Interactions, path: str | Path, *, overwrite: bool = True) -> None:
     """Write interactions to a file, whole or not at all.
 
     Parameters
@@ -28,16 +28,18 @@ def write_interactions(interactions: Interactions, path: str | Path) -> None:
         Their user, item, weight and other columns are written.
     path : str or Path
         A .csv, .tsv, .parquet or RecBole .inter file; it is gzipped if the name ends in .gz.
+    overwrite : bool, default True
+        Replace a file that exists when the new one is complete.
 
     Raises
     ------
     InputError
-        If the format is unknown, or the file cannot be written.
+        If the format is unknown, or the file cannot be written or must not be replaced.
     """
     path = as_path(path)
     with prefix_errors(path):
         detect_format(path)
-        with atomic_write(path) as temporary, temporary.open("wb") as file:
+        with atomic_write(path, overwrite=overwrite) as temporary, temporary.open("wb") as file:
             write_table(interactions.to_table("pyarrow"), file, path.name)
 
 

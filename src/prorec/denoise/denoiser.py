@@ -493,13 +493,15 @@ class ProRec(DenoiserSettings, Estimator):
 
     # ── saving ──────────────────────────────────────────────────────────────────────────────────────
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, *, overwrite: bool = True) -> None:
         """Write the denoiser with its model, weights and thresholds to a folder; `prorec.load` reads it.
 
         Parameters
         ----------
         folder : str or Path
-            The folder, which is made if necessary. A model that is already there is replaced.
+            The folder, which is made if necessary.
+        overwrite : bool, default True
+            Replace a model that is in the folder when this one is written.
 
         Raises
         ------
@@ -519,7 +521,7 @@ class ProRec(DenoiserSettings, Estimator):
         if self._finder is not None:
             parameters["finder"], finder_arrays = finder_state(self._finder)
             arrays |= {f"noise.{name}": array for name, array in finder_arrays.items()}
-        write_model(as_path(folder), type(self).__name__, parameters, arrays, self.interactions_)
+        write_model(as_path(folder), type(self).__name__, parameters, arrays, self.interactions_, overwrite=overwrite)
 
     @classmethod
     def restore(cls, parameters: dict[str, Any], arrays: Arrays, interactions: Interactions) -> Self:

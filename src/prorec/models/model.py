@@ -450,13 +450,15 @@ class Model(Estimator):
 
     # ── saving ──────────────────────────────────────────────────────────────────────────────────────
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, *, overwrite: bool = True) -> None:
         """Write the model into a folder: a JSON file and a file of arrays, without pickle.
 
         Parameters
         ----------
         folder : str or Path
-            Created if missing. A model in it is replaced as a whole or not at all; other files stay.
+            Created if missing. Other files in it stay.
+        overwrite : bool, default True
+            Replace a model that is in the folder when this one is written, as a whole or not at all.
 
         Raises
         ------
@@ -466,7 +468,9 @@ class Model(Estimator):
         arrays = self._fitted()
         rules, name = self.array_rules(self.interactions_.matrix.shape), type(self).__name__
         check_arrays(arrays, rules, f"this {name}", f"fit it again, or let {name}.array_rules say what it has")
-        write_model(as_path(folder), **self.describe(), arrays=arrays, interactions=self.interactions_)
+        write_model(
+            as_path(folder), **self.describe(), arrays=arrays, interactions=self.interactions_, overwrite=overwrite
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return the class and the parameters in a form that JSON can hold; `restore_model` reads it.

@@ -69,8 +69,8 @@ class FittedRecommender(Recommender, Protocol):
         """Return the k items most similar to each query item."""
         ...
 
-    def save(self, folder: str | Path) -> None:
-        """Write it to a folder; `prorec.load` reads it."""
+    def save(self, folder: str | Path, *, overwrite: bool = True) -> None:
+        """Write it to a folder, over a model that is there if allowed; `prorec.load` reads it."""
         ...
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import asdict, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -23,7 +24,7 @@ from prorec._core.array_rules import ArrayRule, check_arrays
 from prorec._core.array_rules import Arrays as Arrays  # models take it from here
 from prorec._core.checks import safe_repr
 from prorec._core.errors import DamagedFileError, InputError
-from prorec._core.files import atomic_write, prefix_errors, read_small_text
+from prorec._core.files import atomic_write, prefix_errors, read_small_text, sync_folder
 from prorec.interactions import Interactions
 from prorec.interactions.tables import FRAME_TYPES, TableSource
 
@@ -37,14 +38,20 @@ _MAX_TEXT_BYTES = 1 << 28
 
 
 def write_model(
-    folder: Path, class_name: str, parameters: dict[str, Any], arrays: Arrays, interactions: Interactions
+    folder: Path,
+    class_name: str,
+    parameters: dict[str, Any],
+    arrays: Arrays,
+    interactions: Interactions,
+    *,
+    overwrite: bool = True,
 ) -> None:
     """Write a model into a folder, as a whole or not at all.
 
     Parameters
     ----------
     folder : Path
-        Created if missing. A model in it is replaced; other files stay.
+        Created if missing. Files of others in it stay.
     class_name : str
         Name of the model's class.
     parameters : dict
@@ -53,11 +60,13 @@ def write_model(
         Result of the fit.
     interactions : Interactions
         Interactions that the model was fitted on.
+    overwrite : bool, default True
+        Replace a model that is in the folder when the new one is complete.
 
     Raises
     ------
     InputError
-        If the folder cannot be written.
+        If the folder cannot be written, or has a model that must not be replaced.
     """
     matrix = interactions.matrix
     arrays = {f"learned.{name}": array for name, array in arrays.items()}
@@ -76,12 +85,21 @@ def write_model(
     with prefix_errors(folder):
         if len(text) > _MAX_TEXT_BYTES:
             raise InputError(f"{_FILE_NAME} must have at most {_MAX_TEXT_BYTES:,} bytes; leave out item categories")
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as temporary:
-            write_arrays(temporary, arrays)
-        replaced = _find_arrays(folder)
-        with atomic_write(folder / _FILE_NAME) as temporary:
-            temporary.write_text(text)
+        try:
+            with atomic_write(path) as temporary:
+                write_arrays(temporary, arrays)
+            replaced = _find_arrays(folder)
+            with atomic_write(folder / _FILE_NAME, overwrite=overwrite) as temporary:
+                temporary.write_text(text)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            if is_new:
+                with suppress(OSError):  # somebody may have put a file there
+                    folder.rmdir()
+            raise
+        sync_folder(folder.parent)
         if replaced is not None:
             replaced.unlink(missing_ok=True)
 

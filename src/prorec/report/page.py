@@ -10,7 +10,7 @@ from typing import Any
 
 from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError, MissingExtraError
-from prorec._core.files import as_path, atomic_write, prefix_errors
+from prorec._core.files import as_path, atomic_write, check_replaceable, prefix_errors
 from prorec._core.progress import Progress, check_progress
 from prorec.denoise.denoiser import ProRec
 from prorec.report.alerts import make_alerts
@@ -37,6 +37,7 @@ def write_report(
     n_rows: int | None = None,
     earlier: Any = None,
     progress: Progress | None = None,
+    overwrite: bool = True,
 ) -> None:
     """Write a page about a fitted denoiser.
 
@@ -45,7 +46,7 @@ def write_report(
     denoiser : ProRec
         A fitted denoiser.
     path : str or Path
-        File to write, such as report.html. An existing file is replaced.
+        File to write, such as report.html.
     title : str, default "Which clicks are noise?"
         Heading of the page.
     is_noise : array-like of bool, optional
@@ -62,6 +63,8 @@ def write_report(
         Summary of an earlier report, as `prorec report --json` prints it; the page then says what has changed.
     progress : Progress, optional
         Function that is called with the task, the number of steps done and the number of steps in all.
+    overwrite : bool, default True
+        Replace a file that exists when the page is complete.
 
     Raises
     ------
@@ -98,6 +101,7 @@ def write_report(
         earlier=earlier,
         selection=selection,
         lists=lists,
+        overwrite=overwrite,
     )
 
 
@@ -112,7 +116,7 @@ def check_report_path(path: str | Path) -> None:
     Raises
     ------
     InputError
-        If the path is not an html file in an existing folder.
+        If the path is not an html file in an existing folder, or leads to something that is no regular file.
     MissingExtraError
         If Jinja2 is not installed.
     """
@@ -122,8 +126,7 @@ def check_report_path(path: str | Path) -> None:
     except ModuleNotFoundError:
         raise MissingExtraError("a report needs Jinja2, which is not installed: pip install 'prorec[report]'") from None
     with prefix_errors(path):
-        if path.is_dir():
-            raise InputError("this is a directory; give the name of a file, such as report.html")
+        check_replaceable(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise InputError("a report is an HTML page; give it a name that ends in .html")
         if not path.parent.is_dir():
@@ -141,6 +144,7 @@ def write_page(
     earlier: Any = None,
     selection: RowSelection | None = None,
     lists: RecommendationLists | None = None,
+    overwrite: bool = True,
 ) -> None:
     """Write a page about findings, whole or not at all.
 
@@ -164,6 +168,8 @@ def write_page(
         Interactions that the page holds; by default those that `select_rows` selects.
     lists : RecommendationLists, optional
         Recommendations for `selection.complete_users`.
+    overwrite : bool, default True
+        Replace a file that exists when the page is complete.
 
     Raises
     ------
@@ -214,6 +220,6 @@ def write_page(
         data=to_script_json(make_page_data(findings, selection, lists)),
     )
     path = as_path(path)
-    with prefix_errors(path), atomic_write(path) as temporary:
+    with prefix_errors(path), atomic_write(path, overwrite=overwrite) as temporary:
         # A name may hold half of a surrogate pair, which UTF-8 cannot encode.
         temporary.write_text(page, encoding="utf-8", errors="replace")
