@@ -100,8 +100,9 @@ class DenoisingRun:
         self._track_loss = track_loss
         self._loss: ModelLoss | None = None
         identity = "" if checkpoint is None else run_identity(settings, interactions, marks)
-        self._checkpoint = Checkpoint(checkpoint, identity)
-        self._saved_state = self._checkpoint.load()
+        self.checkpoint = Checkpoint(checkpoint, identity)
+        """Latest state of the run."""
+        self._saved_state = self.checkpoint.load()
 
     @property
     def converged(self) -> bool:
@@ -200,8 +201,8 @@ class DenoisingRun:
         if self.cross_fitted_weights is not None:
             model = make_neutral(model, self.weights, self.interactions.matrix.data)
         options: dict[str, Any] = {} if init_from is None else {"init_from": init_from}
-        if self.unfitted.supports_checkpoint and self._checkpoint.folder is not None:
-            options["checkpoint"] = self._checkpoint.folder / f"fit-{number}"
+        if self.unfitted.supports_checkpoint and self.checkpoint.folder is not None:
+            options["checkpoint"] = self.checkpoint.folder / f"fit-{number}"
         start = time.perf_counter()
         self.model = model.fit(self.interactions.with_weights(self.weights), **options)
         seconds = time.perf_counter() - start
@@ -227,7 +228,7 @@ class DenoisingRun:
         arrays = pack_state(self.weights, self.matching)
         if self._is_warm and self.model is not None:
             arrays |= {f"model.{name}": array for name, array in self.model.arrays_.items()}
-        self._checkpoint.save(State(record, arrays))
+        self.checkpoint.save(State(record, arrays))
 
     def _resume(self, state: State) -> None:
         parts = ("model",) if self._is_warm else ()

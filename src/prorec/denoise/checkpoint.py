@@ -1,14 +1,15 @@
-"""Checkpoints of Algorithm 1: the state after each relabelling, and the identity of the run that it belongs to."""
+"""Checkpoints of a run: the state after each relabelling, finished folds, and the identity of what they belong to."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from prorec._core.array_rules import ArrayRule, check_arrays
 from prorec._core.digest import digest
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
@@ -86,6 +87,46 @@ class Checkpoint:
         stored = None if self.folder is None else read_checkpoint(self.folder / _NAME, self._identity)
         return None if stored is None else State(*stored)
 
+    def save_fold(self, name: str, arrays: Arrays) -> None:
+        """Store the results of a fold, all or nothing.
+
+        Parameters
+        ----------
+        name : str
+            Name of the fold.
+        arrays : dict of str to array
+            Its results.
+        """
+        if self.folder is not None:
+            write_checkpoint(self.folder / f"fold-{name}.npz", self._identity, {}, arrays)
+
+    def load_fold(self, name: str, rules: Mapping[str, ArrayRule]) -> Arrays | None:
+        """Return the results of a fold, or None if they are not stored.
+
+        Parameters
+        ----------
+        name : str
+            Name of the fold.
+        rules : mapping of str to ArrayRule
+            Types, shapes and values that the results must have.
+
+        Returns
+        -------
+        dict of str to array, or None
+
+        Raises
+        ------
+        InputError
+            If the results belong to another run, or the file is damaged.
+        """
+        path = None if self.folder is None else self.folder / f"fold-{name}.npz"
+        stored = None if path is None else read_checkpoint(path, self._identity)
+        if path is None or stored is None:
+            return None
+        with prefix_errors(path):
+            check_arrays(stored[1], rules, "this checkpoint", "remove it to start anew")
+        return stored[1]
+
 
 def run_identity(settings: ProRec, interactions: Interactions, marks: Marks) -> str:
     """Return a text that two runs share only if they compute the same result.
@@ -102,7 +143,7 @@ def run_identity(settings: ProRec, interactions: Interactions, marks: Marks) -> 
     Returns
     -------
     str
-        Version, parameters and digests of the interactions and their marks, as JSON.
+        Version, parameters and digests of the interactions, their times and their marks, as JSON.
 
     Raises
     ------
@@ -111,7 +152,9 @@ def run_identity(settings: ProRec, interactions: Interactions, marks: Marks) -> 
     """
     from prorec import __version__
 
-    content = digest_pairs(interactions.matrix), digest(interactions.matrix.data), digest(*marks)
+    content = [digest_pairs(interactions.matrix), digest(interactions.matrix.data), digest(*marks)]
+    if settings.noise_method != "plan":  # bursts are found by the times
+        content.append(digest(interactions.columns.get("timestamp", np.empty(0)).view(np.uint8)))
     return json.dumps([__version__, _describe(settings), content])
 
 

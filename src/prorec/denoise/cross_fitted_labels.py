@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec._core.array_rules import ArrayRule
 from prorec._core.errors import InputError
 from prorec._core.progress import Progress
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.models.wrap import resolve_model
-from prorec.noise.cross_fitting import assign_folds, drop_entries
+from prorec.noise.cross_fitting import FoldStore, assign_folds, drop_entries
 from prorec.transport import relaxed
 from prorec.transport.gamma import estimate_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def cross_fit_labels(
-    settings: ProRec, interactions: Interactions, n_folds: int, seed: int, progress: Progress | None
+    settings: ProRec,
+    interactions: Interactions,
+    n_folds: int,
+    seed: int,
+    progress: Progress | None,
+    store: FoldStore | None = None,
 ) -> NDArray[np.float32]:
     """Compute r (Eq. 22) of each interaction from the plan of a model that was fitted without it.
 
@@ -43,6 +49,8 @@ def cross_fit_labels(
         Seed of the folds.
     progress : Progress or None
         Called before each fit and at the end.
+    store : FoldStore, optional
+        Labels of finished folds, which are not computed again.
 
     Returns
     -------
@@ -60,6 +68,11 @@ def cross_fit_labels(
     labels = np.empty(matrix.nnz, dtype=np.float32)
     for fold in range(n_folds):
         report(task, fold, n_folds)
+        name, rule = f"labels-{fold}", ArrayRule((int((folds == fold).sum()),), minimum=0, maximum=1)
+        stored = None if store is None else store.load_fold(name, {"labels": rule})
+        if stored is not None:
+            labels[folds == fold] = stored["labels"]
+            continue
         train = drop_entries(matrix, folds == fold)
         model: Any = replace(resolve_model(settings.model, matrix.shape))  # type: ignore[type-var]
         try:
@@ -75,5 +88,7 @@ def cross_fit_labels(
         plan = relaxed(scores, marginals, gamma, device=settings.device, memory=settings.memory)
         matching = plan.match(matrix, settings.threshold)
         labels[folds == fold] = compute_label_probabilities(matching, settings.beta)[folds == fold]
+        if store is not None:
+            store.save_fold(name, {"labels": labels[folds == fold]})
     report(task, n_folds, n_folds)
     return labels

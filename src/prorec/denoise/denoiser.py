@@ -19,6 +19,7 @@ from prorec._core.files import as_path
 from prorec._core.progress import Progress, check_progress
 from prorec._core.sharing import share
 from prorec.denoise.algorithm import DenoisingRun, pack_state, restore_state, select_arrays
+from prorec.denoise.checkpoint import Checkpoint
 from prorec.denoise.cross_fitted_labels import cross_fit_labels
 from prorec.denoise.history import Round, read_history
 from prorec.denoise.noise_table import annotate_table, explain_user, make_noise_table
@@ -133,8 +134,8 @@ class ProRec(DenoiserSettings, Estimator):
         refit : bool, default True
             Fit the model to the final weights. Without it there are weights, but no model to recommend with.
         checkpoint : str or Path, optional
-            Folder for the latest round. If it holds a round of the same denoiser on the same interactions, the run
-            continues from there and gives the same result.
+            Folder for the latest round and for the finished folds of cross-fitting. If it holds those of the same
+            denoiser on the same interactions, the run continues from there and gives the same result.
         progress : Progress, optional
             Function that is called with the task, the steps done and the steps in all.
         track_loss : bool, default False
@@ -164,15 +165,15 @@ class ProRec(DenoiserSettings, Estimator):
             )
         marks = read_marks(interactions, trusted, suspect)
         run = DenoisingRun(self, interactions, checkpoint, progress or (lambda *_: None), track_loss, marks)
-        finder = self._fit_finder(interactions, marks, progress)
+        finder = self._fit_finder(interactions, marks, progress, run.checkpoint)
         if finder is not None:
-            run.cross_fitted_weights = self._cross_fit_weights(finder, interactions, progress)
+            run.cross_fitted_weights = self._cross_fit_weights(finder, interactions, progress, run.checkpoint)
         run.run(refit=refit)
         self._set_results(interactions, run.model, run.weights, run.matching, run.history, run.converged, finder)
         return self
 
     def _cross_fit_weights(
-        self, finder: NoiseFinder, interactions: Interactions, progress: Progress | None
+        self, finder: NoiseFinder, interactions: Interactions, progress: Progress | None, checkpoint: Checkpoint
     ) -> NDArray[np.float32]:
         """Return weights by models that have not seen the clicks: X₀·(1 − p)², X₀·(λ + (1 − λ)·r), or both factors.
 
@@ -182,12 +183,14 @@ class ProRec(DenoiserSettings, Estimator):
         if self.weighting != "plan":
             weights *= finder.weights_
         if self.weighting in ("plan", "both") and finder.noise_rate_.is_identified:
-            labels = cross_fit_labels(self, interactions, finder.folds, finder.seed, progress)
+            labels = cross_fit_labels(self, interactions, finder.folds, finder.seed, progress, checkpoint)
             weights *= self.lam + (1 - self.lam) * labels
         rounded: NDArray[np.float32] = weights.astype(np.float32)
         return rounded
 
-    def _fit_finder(self, interactions: Interactions, marks: Marks, progress: Progress | None) -> NoiseFinder | None:
+    def _fit_finder(
+        self, interactions: Interactions, marks: Marks, progress: Progress | None, checkpoint: Checkpoint
+    ) -> NoiseFinder | None:
         """Return the fitted noise finder, with as many folds as there are interactions at most; None for the plan."""
         if self.noise_method == "plan":
             return None
@@ -199,9 +202,8 @@ class ProRec(DenoiserSettings, Estimator):
         matrix, times = interactions.matrix, interactions.columns.get("timestamp", np.empty(0))
         used = (matrix.indptr, matrix.indices, matrix.data, times.view(np.uint8), *marks)
         key = "NoiseFinder", repr(finder), matrix.shape, digest(*used)
-        return share(
-            key, lambda: finder.fit(interactions, trusted=marks.trusted, suspect=marks.suspect, progress=progress)
-        )
+        options: dict[str, Any] = {"trusted": marks.trusted, "suspect": marks.suspect, "progress": progress}
+        return share(key, lambda: finder.fit(interactions, checkpoint=checkpoint, **options))
 
     def _set_results(
         self,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.array_rules import ArrayRule, Arrays
 from prorec._core.errors import InputError
 from prorec._core.progress import Progress
 from prorec.interactions import Interactions
@@ -23,6 +24,21 @@ MAX_TRAINING_CLICKS = 100_000
 found no more noise."""
 NO_NEGATIVES = "every user has an interaction with every item, so no negatives can be sampled; remove items or users"
 """Message of the error that is raised if there is no unobserved pair."""
+
+
+_LARGEST_BELOW_1 = float(np.nextafter(np.float32(1), np.float32(0)))
+
+
+class FoldStore(Protocol):
+    """Results of finished folds, from which an interrupted fit continues, such as `prorec.denoise.Checkpoint`."""
+
+    def load_fold(self, name: str, rules: Mapping[str, ArrayRule]) -> Arrays | None:
+        """Return stored arrays that follow the rules; None if there are none of this name."""
+        ...
+
+    def save_fold(self, name: str, arrays: Arrays) -> None:
+        """Store the arrays of a fold."""
+        ...
 
 
 class SampledPairs(NamedTuple):
@@ -78,6 +94,7 @@ def cross_fit(
     transport: Transport,
     memory: float,
     progress: Progress,
+    store: FoldStore | None = None,
 ) -> PairScores:
     """Score each pair by base models that were trained on all folds but the pair's.
 
@@ -97,6 +114,8 @@ def cross_fit(
         Maximum number of bytes of blocks in memory.
     progress : Progress
         Called before each fit and at the end.
+    store : FoldStore, optional
+        Scores of finished folds, which are not computed again.
 
     Returns
     -------
@@ -105,17 +124,35 @@ def cross_fit(
     n_folds, task = int(folds.max()) + 1, "Cross-fitting the base models"
     scores = PairScores.allocate(len(models), len(sample.clicks))
     for fold in range(n_folds):
-        train = drop_entries(matrix, folds == fold)
-        positions = np.flatnonzero(folds[sample.clicks] == fold)
-        part = sample.pairs.at(positions)
-        scores.popularity[positions] = np.bincount(train.indices, minlength=matrix.shape[1])[part.items]
-        scores.is_cold[positions] = has_no_weight(train)[part.users]
+        positions, name = np.flatnonzero(folds[sample.clicks] == fold), f"scores-{fold}"
+        stored = None if store is None else store.load_fold(name, _score_rules(len(models), len(positions), matrix))
+        if stored is not None:
+            scores.put(positions, PairScores(**stored))
+            continue
+        train, part = drop_entries(matrix, folds == fold), sample.pairs.at(positions)
+        fold_scores = PairScores.allocate(len(models), len(positions))
+        fold_scores.popularity[:] = np.bincount(train.indices, minlength=matrix.shape[1])[part.items]
+        fold_scores.is_cold[:] = has_no_weight(train)[part.users]
         for index, model in enumerate(models):
             progress(task, fold * len(models) + index, n_folds * len(models))
             ranks = rank_in_plan(copy_unfitted(model).fit(train).scores_, matrix, part, train, transport, memory)
-            scores.plan_values[index, positions], scores.percentile_ranks[index, positions] = ranks
+            fold_scores.plan_values[index], fold_scores.percentile_ranks[index] = ranks
+        scores.put(positions, fold_scores)
+        if store is not None:
+            store.save_fold(name, fold_scores._asdict())
     progress(task, n_folds * len(models), n_folds * len(models))
     return scores
+
+
+def _score_rules(n_models: int, n_pairs: int, matrix: csr_array) -> dict[str, ArrayRule]:
+    """Return the rules for the stored scores of a fold."""
+    tiny = float(np.finfo(np.float32).tiny)
+    return {
+        "plan_values": ArrayRule((n_models, n_pairs)),
+        "percentile_ranks": ArrayRule((n_models, n_pairs), minimum=tiny, maximum=_LARGEST_BELOW_1),
+        "popularity": ArrayRule((n_pairs,), minimum=0, maximum=matrix.shape[0]),
+        "is_cold": ArrayRule((n_pairs,), "bool"),
+    }
 
 
 def assign_folds(matrix: csr_array, n_folds: int, rng: np.random.Generator) -> NDArray[np.int16]:

@@ -22,7 +22,14 @@ from prorec.models.factory import cap_rank
 from prorec.models.model import as_interactions
 from prorec.models.wrap import resolve_model
 from prorec.noise.account_issues import find_issues
-from prorec.noise.cross_fitting import SampledPairs, assign_folds, copy_unfitted, cross_fit, sample_pairs
+from prorec.noise.cross_fitting import (
+    FoldStore,
+    SampledPairs,
+    assign_folds,
+    copy_unfitted,
+    cross_fit,
+    sample_pairs,
+)
 from prorec.noise.density_ratio import OutOfUserRatio, fit_out_of_user_ratio
 from prorec.noise.flagging import flag_interactions
 from prorec.noise.identifiability import find_typical_history
@@ -113,6 +120,7 @@ class NoiseFinder(Estimator):
         trusted: Any = None,
         suspect: Any = None,
         progress: Progress | None = None,
+        checkpoint: FoldStore | None = None,
     ) -> Self:
         """Estimate the noise rate and the noise probability of every interaction.
 
@@ -131,6 +139,8 @@ class NoiseFinder(Estimator):
             in the order of `interactions.matrix.data`, or pairs of the log.
         progress : Progress, optional
             Called with the task, the number of steps done and the number of steps in all.
+        checkpoint : FoldStore, optional
+            Scores of the folds that an interrupted fit has finished. The folder that `ProRec.fit` takes holds them.
 
         Returns
         -------
@@ -159,7 +169,8 @@ class NoiseFinder(Estimator):
             doubtful = sample.training[is_counted[sample.training]]
             doubtful = doubtful[doubtful < len(interactions)]
             check_enough_unmarked(interactions.activity[interactions.user_codes[doubtful]], self.folds)
-        scores = cross_fit(models, interactions.matrix, folds, sample, self.transport, self.memory, report)
+        matrix = interactions.matrix
+        scores = cross_fit(models, matrix, folds, sample, self.transport, self.memory, report, checkpoint)
         n = len(interactions)
         clicks = ReferenceClicks(interactions.matrix, scores.mean_percentile_rank[:n], scores.popularity[:n])
         features = self._compute_features(interactions, clicks, scores, sample)

@@ -54,6 +54,11 @@ class PairScores(NamedTuple):
         zeros = np.zeros((n_models, n_pairs), dtype=np.float32)
         return cls(zeros, zeros + np.float32(0.5), np.empty(n_pairs, np.float32), np.zeros(n_pairs, dtype=bool))
 
+    def put(self, positions: NDArray[np.int64], part: PairScores) -> None:
+        """Set the results of the pairs at some positions."""
+        self.plan_values[:, positions], self.percentile_ranks[:, positions] = part.plan_values, part.percentile_ranks
+        self.popularity[positions], self.is_cold[positions] = part.popularity, part.is_cold
+
     @property
     def mean_percentile_rank(self) -> Values:
         """Percentile rank of each pair, averaged over the base models."""
