@@ -3,6 +3,11 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from prorec._core.interrupts import exit_at_once, is_command
+
+if is_command():  # now, because the rest takes a moment, in which Ctrl-C would print a traceback
+    exit_at_once()
+
 from prorec._core.versions import find_unsupported_version
 
 if _message := find_unsupported_version():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -31,6 +30,13 @@ def add_advice(text: str) -> None:
         The sentence.
     """
     _advice.append(text)
+
+
+def is_command() -> bool:
+    """Return whether this process was started as the command `prorec`, or as `python -m prorec`."""
+    words = sys.orig_argv[1:]
+    name = words[0].replace(os.sep, "/").rpartition("/")[2] if words else ""
+    return name in ("prorec", "prorec.exe") or words[:2] == ["-m", "prorec"]
 
 
 def exit_at_once() -> None:
@@ -68,14 +74,12 @@ def interruptible() -> Iterator[None]:
 
 
 def _install(handler: Any) -> dict[int, Any]:
-    """Handle the signals that the caller does not have us ignore, and return the handlers until now.
-
-    Only the main thread can do that.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return {}
+    """Handle the signals that the caller does not have us ignore, and return the handlers until now."""
     caught = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in caught}
+    try:
+        return {number: signal.signal(number, handler) for number in caught}
+    except ValueError:  # only the main thread can do that
+        return {}
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

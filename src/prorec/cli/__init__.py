@@ -15,7 +15,6 @@ from rich.text import Text
 
 from prorec import __version__
 from prorec._core.errors import InputError, MissingExtraError, ProrecError
-from prorec._core.interrupts import interruptible
 from prorec.cli.command import PlainCommand, PlainGroup, name_options
 from prorec.cli.streams import checked_streams
 
@@ -74,7 +73,6 @@ for _name, _help in COMMANDS.items():
 
 
 @checked_streams()
-@interruptible()
 def main() -> None:
     """Run the command line, and exit.
 

@@ -19,6 +19,7 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from prorec._core.errors import InputError
+from prorec._core.interrupts import interruptible
 from prorec._core.parameters import Parameter, parameters_of
 
 _METAVARS = {int: "INT", float: "FLOAT", Path: "PATH", str: "TEXT"}
@@ -96,7 +97,8 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
             if not get_args(hint):
                 optional = tuple(each.name for each in given if each.default is not MISSING)
                 object.__setattr__(arguments[name], "given", optional)  # it is frozen
-        function(**arguments)
+        with interruptible():
+            function(**arguments)
 
     options = [_option(each, hint) for name, hint in groups.items() for each in parameters[name]]
     options.sort(key=lambda option: option.default is not inspect.Parameter.empty)  # required ones first

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from prorec._core.compilation import njit
 from prorec.data.encoding import open_as_utf8
 
 _CHUNK = 1 << 22

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.compilation import njit
 from prorec._core.device import resolve_device
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec.models.model import Model, Objective

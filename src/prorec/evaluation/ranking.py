@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from prorec._core.checks import check_choice, check_int
+from prorec._core.compilation import njit
 from prorec._core.errors import InputError
 from prorec.evaluation.metrics import FAMILIES, Family, Hits, Values
 from prorec.interactions.pairs import as_coo

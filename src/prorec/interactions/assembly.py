@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.checks import check_choice
+from prorec._core.compilation import njit
 from prorec._core.errors import DataWarning, InputError
 
 Codes = NDArray[np.int32]

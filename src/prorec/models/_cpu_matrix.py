@@ -11,10 +11,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.compilation import njit
 from prorec._core.digest import digest
 from prorec._core.parallel import N_CORES, map_in_order
 

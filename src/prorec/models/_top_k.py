@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from prorec._core.compilation import njit
 from prorec._core.errors import InputError
 from prorec._core.parallel import N_CORES, map_in_order
 

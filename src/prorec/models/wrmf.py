@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.checks import check_choice, check_float, check_int
+from prorec._core.compilation import njit
 from prorec._core.parallel import N_CORES, single_blas_thread
 from prorec._core.random import make_generator
 from prorec.models._cpu_matrix import CpuMatrix, Dense, run_on_rows, to_device_matrix

@@ -8,10 +8,10 @@ shares with H. The features are sums of functions of n_v over the other users v 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.compilation import njit
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec.noise.cross_fitting import drop_entries
 from prorec.noise.plan_ranks import Pairs

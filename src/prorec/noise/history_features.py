@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+
+from prorec._core.compilation import njit
 
 MAX_ITEMS = 100
 """Items of a history that are looked at by default; of a longer history a sample."""

@@ -30,8 +30,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from prorec._core.compilation import njit
 
 Vector = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.compilation import njit
 from prorec.transport import Marginals, relaxed, sinkhorn
 from prorec.transport.blocks import Blocks, make_blocks
 from prorec.transport.factors import Factors

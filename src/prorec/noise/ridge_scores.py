@@ -13,11 +13,11 @@ P = (I − Xᵀ(XXᵀ + λI)⁻¹X)/λ takes one of the size of the users.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
+from prorec._core.compilation import njit
 from prorec._core.parallel import N_CORES, map_in_order, single_blas_thread
 from prorec.noise.cross_fitting import drop_entries
 from prorec.noise.plan_ranks import Pairs

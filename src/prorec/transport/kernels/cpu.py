@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from prorec._core.compilation import njit
 from prorec.transport.kernels.row_split import find_kth_largest, split_row, sum_row
 
 Block = NDArray[Any]

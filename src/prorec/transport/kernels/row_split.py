@@ -28,8 +28,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from prorec._core.compilation import njit
 
 Row = NDArray[np.float32]
 Bits = NDArray[np.int32]
