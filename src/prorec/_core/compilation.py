@@ -8,16 +8,17 @@ import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 _log = logging.getLogger(__name__)
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
-def njit(*, cache: bool, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+def njit(*, cache: bool, **options: Any) -> Callable[[Function], Function]:
     """Compile a function when it is first called; as `numba.njit`, but a cache that fails is as good as none.
 
     Parameters
@@ -33,17 +34,17 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Callable[..., Any]], Any]:
         A decorator.
     """
 
-    def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(**options)(function)
+    def decorate(function: Function) -> Function:
+        dispatcher: Any = numba.njit(**options)(function)
         if cache and hasattr(dispatcher, "_cache"):  # a plain function, if numba is switched off
             with suppress(RuntimeError):  # there is no folder that can be written
                 dispatcher._cache = _Cache(function)
-        return dispatcher
+        return dispatcher  # type: ignore[no-any-return]
 
     return decorate
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]
+class _Cache(FunctionCache):
     """Numba's cache, without its exceptions."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -72,7 +73,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
             _log.info("the cache of %s cannot be written (%r)", self._name, error)
 
 
-class _CheckedFile(IndexDataCacheFile):  # type: ignore[misc]
+class _CheckedFile(IndexDataCacheFile):
     """Numba's files with a digest of the code, because damaged code would run all the same."""
 
     def _save_data(self, name: str, data: Any) -> None:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
 from prorec.cli.command import Options, as_command, refuse
-from prorec.cli.options import ConsoleOptions, ForceOptions, LogOptions, TableOutput
-from prorec.cli.output_files import check_distinct, check_output, write_rows
+from prorec.cli.options import ConsoleOptions, FormulaOptions, LogOptions, TableOutput
+from prorec.cli.output_files import check_distinct, check_formulas, check_output, describe_formulas, write_rows
 from prorec.data.readers import open_table
 from prorec.data.source_table import SourceTable
 from prorec.interactions import Interactions
@@ -64,6 +64,7 @@ def draw(output: TableOutput, sample: DrawOptions, console: ConsoleOptions, log:
     """
     check_distinct({"--out": output.out}, {"the log": log.log})
     check_output(output.out, force=output.force)
+    check_formulas(output, log.format)
     with console.progress() as progress:
         source = log.read(progress)
     with prefix_errors(Path(log.log)):
@@ -78,9 +79,9 @@ def draw(output: TableOutput, sample: DrawOptions, console: ConsoleOptions, log:
     verdict = "prorec_verdict" if "verdict" in names else "verdict"
     columns = [table.column(at) for at in kept]
     table = pa.table([*columns, pa.array([""] * len(drawn))], names=[*names, verdict])
-    write_rows(table, output.out, log.format, force=output.force)
-    result = {"rows": len(drawn), "flagged": int(flagged.sum()), "out": output.out}
-    text = (
+    n_formulas = write_rows(table, output, log.format)
+    result = {"rows": len(drawn), "flagged": int(flagged.sum()), "out": output.out, "formula_cells": n_formulas}
+    text = describe_formulas(n_formulas) + (
         f"{len(drawn):,} of {result['flagged']:,} flagged pairs drawn.\nWrite noise or genuine into the column "
         f"{verdict!r}, from the top, and then run: prorec audit read {output.out} {log.log}"
     )
@@ -96,7 +97,7 @@ class VerdictFile(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecalibratedOutput(ForceOptions):
+class RecalibratedOutput(FormulaOptions):
     """A recalibrated log to write."""
 
     out: str | None = field(default=None, metadata={"short": "-o"})
@@ -134,6 +135,8 @@ def read(verdict_file: VerdictFile, output: RecalibratedOutput, console: Console
     else:
         check_distinct({"--out": output.out}, {"the log": log.log, "the sample": verdict_file.sample})
         check_output(output.out, force=output.force)
+        written = TableOutput(out=output.out, force=output.force, escape_formulas=output.escape_formulas)
+        check_formulas(written, log.format)
     if output.fdr is not None:
         check_fdr(output.fdr)
     with console.progress() as progress:
@@ -154,10 +157,11 @@ def read(verdict_file: VerdictFile, output: RecalibratedOutput, console: Console
         if output.fdr is not None:
             flags = flag_interactions(probability, fdr=output.fdr)
         table = _replace_columns(source, probability, flags)
-        write_rows(table, output.out, log.format, source, force=output.force)
-        result |= {"flagged_after": int(flags.sum())}
+        n_formulas = write_rows(table, written, log.format, source)
+        result |= {"flagged_after": int(flags.sum()), "formula_cells": n_formulas}
         target = "standard output" if output.out == "-" else output.out
         lines.append(f"Recalibrated probabilities and {int(flags.sum()):,} flagged pairs written to {target}.")
+        lines += describe_formulas(n_formulas).splitlines()
     console.print_result(result, "\n".join(lines), out=output.out or "")
 
 

@@ -30,9 +30,11 @@ from prorec.cli.options import (
 )
 from prorec.cli.output_files import (
     check_distinct,
+    check_formulas,
     check_output,
     check_rejected,
     check_report,
+    describe_formulas,
     rejected_outputs,
     write_rejected,
     write_rows,
@@ -132,6 +134,7 @@ def denoise(
     """
     if spark.engine == "spark":
         refuse((*items.given, *marks.given), "with --engine spark")
+        refuse((name for name in output.given if name == "escape_formulas"), "with --engine spark")
         denoise_on_spark(log, output, noise | algorithm, console, model, spark.master)
         return
     refuse((name for name in spark.given if name == "master"), "without --engine spark")
@@ -164,13 +167,16 @@ def denoise(
             run: dict[str, Any] = {"checkpoint": work, "progress": progress, **known}
             denoiser.fit(clicks, refit=has_report, track_loss=has_report, **run)
             table = _denoised_rows(source, denoiser, drop=output.drop)
-            rejected, text = write_rejected(source, output.out, force=output.force)
-            write_rows(table, output.out, log.format, source, work, force=output.force)
+            rejected, text = write_rejected(
+                source, output.out, force=output.force, escape_formulas=output.escape_formulas
+            )
+            n_formulas = write_rows(table, output, log.format, source, work)
             if output.report is not None:
                 shown: dict[str, Any] = {"seconds": time.perf_counter() - started, "n_rows": source.table.num_rows}
                 shown |= {"title": log.report_title, "progress": progress, "overwrite": output.force}
                 write_report(denoiser, output.report, **shown)
-            return rejected | {"rows_written": int(table.num_rows)}, text
+            written = {"rows_written": int(table.num_rows), "formula_cells": n_formulas}
+            return rejected | written, text + describe_formulas(n_formulas)
 
         if output.out == "-":
             written, text = fit_and_write()
@@ -212,6 +218,7 @@ def _check_outputs(output: DenoiseOutput, log: LogOptions, items: ItemOptions) -
     """Refuse outputs that cannot be written, that would overwrite an input, or whose run was interrupted."""
     outputs = {"--out": output.out, "--report": output.report, **rejected_outputs(output.out, skip=log.skip_bad_rows)}
     check_distinct(outputs, {"the log": log.log, "--items": items.items})
+    check_formulas(output, log.format)
     if output.out == "-":
         if output.resume:
             raise InputError("--resume requires an output file; a run that writes to standard output keeps no state")

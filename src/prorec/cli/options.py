@@ -330,7 +330,15 @@ class ForceOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOutput(ForceOptions):
+class FormulaOptions(ForceOptions):
+    """A text file that a spreadsheet may open."""
+
+    escape_formulas: bool = False
+    """Put an apostrophe before text cells of csv and tsv that a spreadsheet takes for formulas, such as =1+1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOutput(FormulaOptions):
     """A table to write."""
 
     out: str = field(metadata={"short": "-o"})

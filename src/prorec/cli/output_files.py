@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, check_replaceable, prefix_errors
-from prorec.data.formats import detect_format
+from prorec.cli.options import TableOutput
+from prorec.data.formats import detect_format, format_suffix
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.report.page import check_report_path
@@ -137,7 +138,9 @@ def check_rejected(out: str | Path, *, skip: bool, force: bool) -> Path | None:
     return path
 
 
-def write_rejected(source: SourceTable, out: str | Path, *, force: bool) -> tuple[dict[str, Any], str]:
+def write_rejected(
+    source: SourceTable, out: str | Path, *, force: bool, escape_formulas: bool = False
+) -> tuple[dict[str, Any], str]:
     """Write the rows of a log that were left out, with the reasons.
 
     Parameters
@@ -148,6 +151,8 @@ def write_rejected(source: SourceTable, out: str | Path, *, force: bool) -> tupl
         The output of the command.
     force : bool
         Replace a file that exists.
+    escape_formulas : bool, default False
+        Escape cells that a spreadsheet takes for formulas.
 
     Returns
     -------
@@ -161,7 +166,7 @@ def write_rejected(source: SourceTable, out: str | Path, *, force: bool) -> tupl
         return {"rows_skipped": 0, "rejected": None}, ""
     path, text = rejected_path(out), ""
     if path is not None:
-        write_rows(bad.to_table(), str(path), None, force=force)
+        write_rows(bad.to_table(), TableOutput(out=str(path), force=force, escape_formulas=escape_formulas), None)
         were = "1 row of the log was" if bad.n_bad == 1 else f"{bad.n_bad:,} rows of the log were"
         text = f"{were} left out, and written to {path} with the reason.\n"
     return {"rows_skipped": bad.n_bad, "rejected": None if path is None else str(path)}, text
@@ -240,43 +245,93 @@ def _check_new(path: Path, *, force: bool) -> None:
     check_writable(path.parent)
 
 
+def check_formulas(output: TableOutput, format: str | None = None) -> None:
+    """Refuse --escape-formulas for files that no spreadsheet reads as text.
+
+    Parameters
+    ----------
+    output : FormulaOptions
+        The output.
+    format : str or None
+        Format of standard output; csv by default.
+
+    Raises
+    ------
+    InputError
+        If the option is given, and the file is neither csv nor tsv.
+    """
+    suffix = format_suffix(_name_of(output.out, format))
+    if output.escape_formulas and suffix not in (".csv", ".tsv"):
+        raise InputError(f"--escape-formulas is for csv and tsv, and the output is {suffix.lstrip('.')}; leave it out")
+
+
+def describe_formulas(n_cells: int) -> str:
+    """Return a line for the summary about cells that a spreadsheet takes for formulas.
+
+    Parameters
+    ----------
+    n_cells : int
+        Their number.
+
+    Returns
+    -------
+    str
+        Empty if there is none.
+    """
+    if not n_cells:
+        return ""
+    cells = "1 cell starts" if n_cells == 1 else f"{n_cells:,} cells start"
+    return f"{cells} like a formula, and nothing was changed; for a spreadsheet, pass --escape-formulas.\n"
+
+
 def write_rows(
     table: pa.Table,
-    out: str,
+    output: TableOutput,
     format: str | None,
     source: SourceTable | None = None,
     work: Path | None = None,
-    *,
-    force: bool,
-) -> None:
+) -> int:
     """Write a table, whole or not at all.
 
     Parameters
     ----------
     table : pyarrow.Table
         The rows.
-    out : str
-        The file, or "-" for standard output.
+    output : TableOutput
+        The file, or "-" for standard output. With --force a file that exists is replaced, also one that appeared
+        during the work.
     format : str or None
         Format of standard output; csv by default.
     source : SourceTable, optional
         Log that the table was made from: in parquet, columns of text that are plain numbers become numbers.
     work : Path, optional
         Folder for the unfinished file, so that a killed run leaves no other trace.
-    force : bool
-        Replace a file that exists, also one that appeared during the work.
+
+    Returns
+    -------
+    int
+        Number of cells in a csv or tsv file that a spreadsheet takes for a formula.
 
     Raises
     ------
     InputError
         If the file cannot be written or must not be replaced.
     """
-    path = Path(f"-.{format or 'csv'}" if out == "-" else out)
+    path = _name_of(output.out, format)
     if source is not None and detect_format(path)[0] == "parquet":
         table = source.infer_types(table)
-    if out == "-":
-        write_table(table, sys.stdout.buffer, path.name)
+    if output.out == "-":
+        n_formulas = write_table(table, sys.stdout.buffer, path.name, escape_formulas=output.escape_formulas)
         sys.stdout.buffer.flush()
-        return
-    with prefix_errors(path), atomic_write(path, work, overwrite=force) as temporary, temporary.open("wb") as file:
-        write_table(table, file, path.name)
+        return n_formulas
+    with (
+        prefix_errors(path),
+        atomic_write(path, work, overwrite=output.force) as temporary,
+        temporary.open("wb") as file,
+    ):
+        return write_table(table, file, path.name, escape_formulas=output.escape_formulas)
+
+
+def _name_of(out: str, format: str | None) -> Path:
+    """Return the name of the output; that of standard output ends as its format does."""
+    return Path(f"-.{format or 'csv'}" if out == "-" else out)

@@ -17,8 +17,10 @@ from prorec.cli.command import as_command
 from prorec.cli.options import ConsoleOptions, LogOptions, SavedModel, TableOutput, load_denoiser
 from prorec.cli.output_files import (
     check_distinct,
+    check_formulas,
     check_output,
     check_rejected,
+    describe_formulas,
     rejected_outputs,
     write_rejected,
     write_rows,
@@ -61,6 +63,7 @@ def score(saved: SavedDenoiser, output: TableOutput, console: ConsoleOptions, lo
     outputs = {"--out": output.out, **rejected_outputs(output.out, skip=log.skip_bad_rows)}
     check_distinct(outputs, {"the log": log.log})
     check_output(output.out, force=output.force)
+    check_formulas(output, log.format)
     check_rejected(output.out, skip=log.skip_bad_rows, force=output.force)
     denoiser = load_denoiser(saved.model)
     with prefix_errors(saved.model):
@@ -71,17 +74,18 @@ def score(saved: SavedDenoiser, output: TableOutput, console: ConsoleOptions, lo
     # An unknown probability becomes an empty cell and not the text "nan".
     values = pa.array(probability, mask=np.isnan(probability))
     table = source.with_columns({"noise_probability": values, "basis": basis_names(basis)})
-    write_rows(table, output.out, log.format, source, force=output.force)
-    skipped, text = write_rejected(source, output.out, force=output.force)
+    n_formulas = write_rows(table, output, log.format, source)
+    skipped, text = write_rejected(source, output.out, force=output.force, escape_formulas=output.escape_formulas)
     of_rows = probability[source.positions]
     result = {
         "rows": table.num_rows,
         "basis": dict(Counter(basis_names(basis[source.positions]).to_pylist())),
         "mean_noise_probability": None if np.isnan(of_rows).all() else float(np.nanmean(of_rows)),
         "out": output.out,
+        "formula_cells": n_formulas,
         "seconds": round(time.perf_counter() - started, 2),
     } | skipped
-    console.print_result(result, text + _describe(result), out=output.out)
+    console.print_result(result, text + describe_formulas(n_formulas) + _describe(result), out=output.out)
 
 
 def _describe(result: Mapping[str, Any]) -> str:

@@ -39,7 +39,7 @@ def checked_streams() -> Iterator[None]:
             sys.stdout.flush()
         except (OSError, ValueError, ProrecError) as error:
             # What is left in the buffer would be tried, and reported, once more when Python ends.
-            sys.stdout = None  # type: ignore[assignment]
+            sys.stdout = None
             if not is_failed:
                 if not isinstance(error, BrokenPipeError):  # the reader of a pipe, such as head, has ended
                     sys.stderr.write(f"prorec: standard output could not be written: {error}\n")

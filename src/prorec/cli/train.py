@@ -26,9 +26,11 @@ from prorec.cli.options import (
 )
 from prorec.cli.output_files import (
     check_distinct,
+    check_formulas,
     check_model_folder,
     check_output,
     check_rejected,
+    describe_formulas,
     rejected_outputs,
     write_rejected,
     write_rows,
@@ -167,16 +169,17 @@ def recommend(options: RecommendOptions, output: RecommendOutput, console: Conso
         If a user is not in the model, or k is larger than the number of items.
     """
     check_output(output.out, force=output.force)
+    check_formulas(output, options.format)
     recommender = load(options.model)
     clicks = recommender.interactions_
     users = _parse_users(options.user, clicks.users) if options.user else clicks.users
     k = check_int("k", options.k, 1, clicks.n_items, "the number of items")
     table = recommender.recommend(users, k).to_table("pyarrow")
-    write_rows(table, output.out, options.format, force=output.force)
+    n_formulas = write_rows(table, output, options.format)
     target = "standard output" if output.out == "-" else output.out
     text = f"{table.num_rows:,} recommendations for {len(users):,} users written to {target}."
-    result = {"recommendations": table.num_rows, "users": len(users), "out": output.out}
-    console.print_result(result, text, out=output.out)
+    result = {"recommendations": table.num_rows, "users": len(users), "out": output.out, "formula_cells": n_formulas}
+    console.print_result(result, describe_formulas(n_formulas) + text, out=output.out)
 
 
 def _parse_users(texts: tuple[str, ...], users: NDArray[Any]) -> Any:

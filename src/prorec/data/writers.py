@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec.data.formats import detect_format, format_suffix
+from prorec.data.formula_cells import count_formula_cells, escape_formula_cells
 from prorec.data.text_columns import infer_numbers
 from prorec.interactions import Interactions
 
@@ -43,7 +44,7 @@ def write_interactions(interactions: Interactions, path: str | Path, *, overwrit
             write_table(interactions.to_table("pyarrow"), file, path.name)
 
 
-def write_table(table: pa.Table, file: BinaryIO, name: str) -> None:
+def write_table(table: pa.Table, file: BinaryIO, name: str, *, escape_formulas: bool = False) -> int:
     """Write a table into an open file.
 
     Parameters
@@ -54,6 +55,14 @@ def write_table(table: pa.Table, file: BinaryIO, name: str) -> None:
         The file to write into.
     name : str
         A name that ends as the format does, such as "clicks.csv.gz".
+    escape_formulas : bool, default False
+        Put quotes around all texts of a csv or tsv file, and an apostrophe before those that a spreadsheet takes for a
+        formula.
+
+    Returns
+    -------
+    int
+        Number of cells in a csv or tsv file that a spreadsheet takes for a formula.
 
     Raises
     ------
@@ -66,21 +75,26 @@ def write_table(table: pa.Table, file: BinaryIO, name: str) -> None:
     with zipped as sink:
         if format_ == "parquet":
             pq.write_table(table, sink)
-            return
+            return 0
         try:
-            table = _to_text_types(table)
+            table, n_formulas = _to_text_types(table), 0
             if format_suffix(Path(name)) == ".inter":
                 table = _to_recbole(table)
-            pacsv.write_csv(table, sink, _csv_options(table, separator))
+            elif escape_formulas:
+                table = escape_formula_cells(table)
+            else:
+                n_formulas = count_formula_cells(table)
+            pacsv.write_csv(table, sink, _csv_options(table, separator, quote=escape_formulas))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InputError(f"not everything in these columns can be written as text: {error}") from error
+        return n_formulas
 
 
-def _csv_options(table: pa.Table, separator: str) -> pacsv.WriteOptions:
-    """Return options that put quotes only where they are needed; Arrow's "needed" quotes every text."""
+def _csv_options(table: pa.Table, separator: str, *, quote: bool) -> pacsv.WriteOptions:
+    """Return options that put quotes only into files that need them; Arrow's "needed" quotes every text."""
     special = f'["\\r\\n{separator}]'
     texts = [column for column in table.columns if _is_text(column)]
-    quote = any(pc.any(pc.match_substring_regex(column, special)).as_py() for column in texts)
+    quote = quote or any(pc.any(pc.match_substring_regex(column, special)).as_py() for column in texts)
     quote_header = any(character in name for name in table.column_names for character in ('"', separator, "\n", "\r"))
     return pacsv.WriteOptions(
         delimiter=separator,
