@@ -8,17 +8,18 @@ import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
-def njit(*, cache: bool, **options: Any) -> Callable[[Function], Function]:
+def njit(*, cache: bool, **options: Any) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
     """Compile a function when it is first called; as `numba.njit`, but a cache that fails is as good as none.
 
     Parameters
@@ -34,7 +35,7 @@ def njit(*, cache: bool, **options: Any) -> Callable[[Function], Function]:
         A decorator.
     """
 
-    def decorate(function: Function) -> Function:
+    def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         dispatcher: Any = numba.njit(**options)(function)
         if cache and hasattr(dispatcher, "_cache"):  # a plain function, if numba is switched off
             with suppress(RuntimeError):  # there is no folder that can be written

@@ -69,6 +69,8 @@ def interruptible() -> Iterator[None]:
         raise SystemExit(128 + _received[0]) from None
     finally:
         sys.unraisablehook = hook
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in handlers.items():
             signal.signal(number, handler)
 

@@ -16,6 +16,7 @@ from rich.text import Text
 from prorec import __version__
 from prorec._core.errors import InputError, MissingExtraError, ProrecError
 from prorec.cli.command import PlainCommand, PlainGroup, name_options
+from prorec.cli.console import shorten
 from prorec.cli.streams import checked_streams
 
 COMMANDS = {
@@ -106,7 +107,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> N
 
 def _print_message(text: str, style: str) -> None:
     """Print a message to standard error, in one paragraph."""
-    Console(stderr=True).print(Text("prorec: ", style=style) + Text(text), soft_wrap=True)
+    Console(stderr=True).print(Text("prorec: ", style=style) + Text(shorten(text)), soft_wrap=True)
 
 
 def _show_version(is_given: bool) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args, get_type_hints
@@ -21,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 from prorec._core.errors import InputError
 from prorec._core.interrupts import interruptible
 from prorec._core.parameters import Parameter, parameters_of
+from prorec.cli.console import shorten
 
 _METAVARS = {int: "INT", float: "FLOAT", Path: "PATH", str: "TEXT"}
 _FLAGS = {
@@ -112,7 +114,12 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help shows no type for the flag --help."""
+    """A command whose help shows no type for the flag --help, and whose errors are short."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse the words of the command line; see `click.Command.parse_args`."""
+        with _short_errors():
+            return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option --help; see `click.Command.get_help_option`."""
@@ -120,11 +127,32 @@ class PlainCommand(TyperCommand):
 
 
 class PlainGroup(TyperGroup):
-    """A group of commands whose help shows no type for the flag --help."""
+    """A group of commands whose help shows no type for the flag --help, and whose errors are short."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse the words of the command line; see `click.Command.parse_args`."""
+        with _short_errors():
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command of a word; see `click.Group.resolve_command`."""
+        with _short_errors():
+            return super().resolve_command(ctx, args)
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option --help; see `click.Command.get_help_option`."""
         return _without_type(super().get_help_option(ctx))
+
+
+@contextmanager
+def _short_errors() -> Iterator[None]:
+    """Shorten what an error of the command line quotes."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = shorten(message)  # type: ignore[attr-defined]
+        raise
 
 
 def _without_type(option: Any) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from prorec._core.errors import InputError
+from prorec._core.files import as_path
 
 
 def read_config(ctx: typer.Context, path: str | None) -> str | None:
@@ -35,7 +35,7 @@ def read_config(ctx: typer.Context, path: str | None) -> str | None:
     if path is None:
         return None
     try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        tables = tomllib.loads(as_path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+_LONG_WORD = re.compile(r"\S{200,}")
+_MAX_LINES, _MAX_LENGTH = 12, 2_000
 
 
 def print_plain(console: Console, text: str) -> None:
@@ -18,6 +23,34 @@ def print_plain(console: Console, text: str) -> None:
         One or more lines.
     """
     console.print(Text(text), highlight=False, soft_wrap=not console.is_terminal)
+
+
+def shorten(text: str) -> str:
+    """Shorten a message, whatever value it quotes.
+
+    Parameters
+    ----------
+    text : str
+        The message.
+
+    Returns
+    -------
+    str
+        At most 12 lines and about 2,000 characters; words of more than 200 characters lose their middle.
+
+    Examples
+    --------
+    >>> shorten("no column is called " + "x" * 10_000)[:50]
+    'no column is called xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
+    >>> len(shorten("no column is called " + "x" * 10_000))
+    141
+    """
+    text = _LONG_WORD.sub(lambda match: f"{match[0][:80]}…{match[0][-40:]}", text)
+    lines = text.splitlines()
+    if len(lines) > _MAX_LINES:
+        lines = [*lines[: _MAX_LINES - 2], "…", lines[-1]]
+    text = "\n".join(lines)
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 400]} … {text[-400:]}"
 
 
 def make_table(*columns: str, left: int = 1) -> Table:
