@@ -235,6 +235,6 @@ def test_closed_and_full_streams(number: int, prepared: Path, monkeypatch: pytes
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(Full())) if number else None)
         done = run_here(*words)
         assert done.code == 1, words
-        problem = "No space left on device" if number else "it is closed"
+        problem = "No space left on device" if number else "standard output is closed"
         assert problem in done.stderr
         assert done.stderr.count("\n") == 1

@@ -322,14 +322,16 @@ def test_a_disk_that_fills_up_leaves_the_old_file(clicks: Path, tmp_path: Path, 
 # ── resuming ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("state", "options"), [("round.npz", ("--noise-method", "plan", "--rounds", "4")), ("fold-scores-3.npz", ())]
+)
+def test_killed_at_random_moments_and_resumed(state: str, options: tuple[str, ...], tmp_path: Path) -> None:
     """SIGKILL at five moments, and once when there is something to resume from.
 
     The file is whole or not there at any time, and in the end the same byte for byte.
     """
     prorec.write_interactions(prorec.make_cinema(800, 600, seed=1).interactions, tmp_path / "clicks.csv")
-    words = ["denoise", "clicks.csv", "-m", "wrmf", "-p", "rank=64", "--quiet"]
-    words += ["--noise-method", "plan", "--rounds", "4"]
+    words = ["denoise", "clicks.csv", "-m", "wrmf", "-p", "rank=64", "--quiet", *options]
     begin = time.monotonic()
     assert run(*words, "--out", "expected.parquet", cwd=tmp_path).returncode == 0
     seconds = time.monotonic() - begin
@@ -341,12 +343,12 @@ def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
             deadline = time.monotonic() + (60 if share is None else share * seconds)
             while time.monotonic() < deadline and process.poll() is None:
                 assert not out.exists() or out.read_bytes() == expected
-                if share is None and (work / "round.npz").exists():
+                if share is None and (work / state).exists():
                     break
                 time.sleep(0.002)
             process.kill(signal.SIGKILL)
         if share is None:
-            assert (work / "round.npz").exists()
+            assert (work / state).exists()
         assert not out.exists() or out.read_bytes() == expected
         assert run(*words, "--out", "out.parquet", "--resume", cwd=tmp_path).returncode == 0
         assert out.read_bytes() == expected
@@ -382,19 +384,25 @@ def test_two_runs_for_one_output(clicks: Path, tmp_path: Path) -> None:
     assert work.exists()
 
 
-def test_ctrl_c_keeps_the_state(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "state", "options"),
+    [
+        (signal.SIGINT, 130, "round.npz", ("--noise-method", "plan", "--rounds", "500")),
+        (signal.SIGTERM, 143, "fold-scores-0.npz", ()),
+    ],
+)
+def test_a_signal_keeps_the_state(number: int, code: int, state: str, options: tuple[str, ...], tmp_path: Path) -> None:
     prorec.write_interactions(prorec.make_cinema(800, 600, seed=1).interactions, tmp_path / "clicks.csv")
-    words = [COMMAND, "denoise", "clicks.csv", "-o", "out.csv", "-m", "wrmf", "-p", "rank=64"]
-    words += ["--noise-method", "plan", "--rounds", "500"]
+    words = [COMMAND, "denoise", "clicks.csv", "-o", "out.csv", "-q", "-m", "wrmf", "-p", "rank=64", *options]
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / ".out.csv.prorec" / "round.npz").exists():
+    work = tmp_path / ".out.csv.prorec"
+    while not (work / state).exists():
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, stderr = process.communicate()
-    assert process.returncode == 130
-    assert "Pass --resume" in stderr
-    assert "Traceback" not in stderr
+    assert (process.returncode, stderr) == (code, "prorec: interrupted. Pass --resume to continue from here.\n")
+    assert (work / state).exists()
 
 
 def test_resuming_a_different_run_is_refused(clicks: Path, tmp_path: Path) -> None:

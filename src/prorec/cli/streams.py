@@ -42,7 +42,8 @@ def checked_streams() -> Iterator[None]:
             sys.stdout = None
             if not is_failed:
                 if not isinstance(error, BrokenPipeError):  # the reader of a pipe, such as head, has ended
-                    sys.stderr.write(f"prorec: standard output could not be written: {error}\n")
+                    text = str(error) if isinstance(error, ProrecError) else f"standard output failed: {error}"
+                    sys.stderr.write(f"prorec: {text}\n")
                 raise SystemExit(1) from None
 
 
@@ -67,4 +68,4 @@ class _ClosedOutput(io.RawIOBase):
         return True
 
     def write(self, content: Any, /) -> int:
-        raise ProrecError("it is closed; redirect it to a file, or to the null device")
+        raise ProrecError("standard output is closed; redirect it to a file or to the null device")
