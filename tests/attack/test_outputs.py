@@ -155,6 +155,21 @@ def test_outputs_that_are_no_files(
     assert [*tmp_path.iterdir()] == [out]
 
 
+def test_a_model_is_not_written_through_a_link(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Run
+) -> None:
+    monkeypatch.chdir(prepared)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.json").symlink_to(tmp_path / "precious")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for name, problem in (("model", "this is a symbolic link"), ("dangling", "a folder was expected")):
+        done = run_here("train", "log.csv", "--out", tmp_path / name, "--force")
+        assert done.code == 2
+        assert problem in done.stderr
+        assert "Reading" not in done.stderr, "before any work"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "model"]
+
+
 def test_a_run_beside_another_is_told_so(
     prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Run
 ) -> None:

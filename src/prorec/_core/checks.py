@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
 
+_MAX_REPR = 200
+"""Number of characters of a value in a message."""
+
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Refuse a text that is not among the allowed ones.
@@ -153,7 +156,7 @@ def check_array(name: str, value: Any) -> NDArray[Any]:
 
 
 def safe_repr(value: object) -> str:
-    """Return `repr(value)` for a message, whatever the value is.
+    """Return `repr(value)` for a message, whatever the value is; a long one without its middle.
 
     Parameters
     ----------
@@ -168,8 +171,11 @@ def safe_repr(value: object) -> str:
     --------
     >>> safe_repr("a")
     "'a'"
+    >>> len(safe_repr("a" * 10_000))
+    161
     """
     try:
-        return repr(value)
+        text = repr(value)
     except Exception:  # such as an integer of thousands of digits
         return f"something of type {type(value).__name__}"
+    return text if len(text) <= _MAX_REPR else f"{text[:120]}…{text[-40:]}"

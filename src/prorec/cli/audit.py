@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
-from prorec.cli.command import Options, as_command, refuse
+from prorec.cli.command import Options, PlainCommand, PlainGroup, as_command, refuse
 from prorec.cli.options import ConsoleOptions, FormulaOptions, LogOptions, TableOutput
 from prorec.cli.output_files import check_distinct, check_formulas, check_output, describe_formulas, write_rows
 from prorec.data.readers import open_table
@@ -24,7 +24,9 @@ from prorec.interactions.columns import parse_numbers
 from prorec.noise.flag_audit import DEFAULT_SAMPLE_SIZE, Verdicts, audit_flags, draw_flagged, read_verdicts, recalibrate
 from prorec.noise.flagging import check_fdr, flag_interactions
 
-audit = typer.Typer(no_args_is_help=True, help="Check flagged rows by hand, and bound the share of wrong flags.")
+audit = typer.Typer(
+    cls=PlainGroup, no_args_is_help=True, help="Check flagged rows by hand, and bound the share of wrong flags."
+)
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -38,7 +40,7 @@ class DrawOptions(Options):
     """Seed of the draw."""
 
 
-@audit.command("draw")
+@audit.command("draw", cls=PlainCommand)
 @as_command
 def draw(output: TableOutput, sample: DrawOptions, console: ConsoleOptions, log: LogOptions) -> None:
     """Draw flagged rows at random, for a person to look at.
@@ -106,7 +108,7 @@ class RecalibratedOutput(FormulaOptions):
     """Flag anew, with this expected share of wrong flags; by default only the verdicts change flags."""
 
 
-@audit.command("read")
+@audit.command("read", cls=PlainCommand)
 @as_command
 def read(verdict_file: VerdictFile, output: RecalibratedOutput, console: ConsoleOptions, log: LogOptions) -> None:
     """Read verdicts, and bound the share of wrong flags.

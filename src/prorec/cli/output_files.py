@@ -208,8 +208,10 @@ def check_model_folder(path: Path, *, force: bool) -> None:
         If the path is a file, a folder with other content, or not writable.
     """
     with prefix_errors(path):
-        if path.exists() and not path.is_dir():
+        if (path.exists() or path.is_symlink()) and not path.is_dir():
             raise InputError("this is a file; a folder was expected")
+        if path.is_dir():
+            check_replaceable(path / "model.json")
         if path.is_dir() and any(path.iterdir()) and not force:
             raise InputError("this folder is not empty; pass --force to replace the model in it")
         check_writable(path if path.is_dir() else path.parent)
