@@ -15,7 +15,7 @@ import pytest
 
 import prorec
 from prorec.cli import main
-from prorec.cli.work_directory import WorkDirectory
+from prorec.cli.work_folder import WorkDirectory
 from prorec.models import SVD
 
 Run = Callable[..., "Ended"]
@@ -106,7 +106,7 @@ def test_what_a_killed_run_has_written_is_accepted_when_it_is_resumed(
     monkeypatch.chdir(prepared)
     words = (*COMMANDS["denoise"], "--out", tmp_path / "out.csv")
     with monkeypatch.context() as patch:  # killed between the output and the deletion of the work folder
-        patch.setattr("prorec.cli.work_directory.shutil.rmtree", lambda *_, **__: sys.exit("killed"))
+        patch.setattr("prorec.cli.work_folder.shutil.rmtree", lambda *_, **__: sys.exit("killed"))
         run_here(*words)
     written = (tmp_path / "out.csv").read_bytes()
     assert WorkDirectory(str(tmp_path / "out.csv")).has_state()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from prorec import InputError
-from prorec.cli.work_directory import WorkDirectory
+from prorec.cli.work_folder import WorkDirectory
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")

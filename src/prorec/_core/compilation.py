@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -75,15 +74,15 @@ class _Cache(FunctionCache):
 
 
 class _CheckedFile(IndexDataCacheFile):
-    """Numba's files with a digest of the code, because damaged code would run all the same."""
+    """Numba's files with a digest at their end, because damaged code would run all the same."""
 
     def _save_data(self, name: str, data: Any) -> None:
         content = self._dump(data)
         with self._open_for_write(self._data_path(name)) as file:
-            file.write(hashlib.sha256(content).digest() + content)
+            file.write(content + hashlib.sha256(content).digest())
 
     def _load_data(self, name: str) -> Any:
         content = Path(self._data_path(name)).read_bytes()
-        if hashlib.sha256(content[_DIGEST_BYTES:]).digest() != content[:_DIGEST_BYTES]:
+        if hashlib.sha256(content[:-_DIGEST_BYTES]).digest() != content[-_DIGEST_BYTES:]:
             raise ValueError(f"{name} is damaged")
-        return pickle.loads(content[_DIGEST_BYTES:])
+        return super()._load_data(name)  # which ignores what is behind the code

@@ -39,7 +39,7 @@ from prorec.cli.output_files import (
     write_rejected,
     write_rows,
 )
-from prorec.cli.work_directory import INTERRUPTED, WorkDirectory
+from prorec.cli.work_folder import INTERRUPTED, WorkDirectory
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec

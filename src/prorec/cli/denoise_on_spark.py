@@ -16,7 +16,7 @@ from prorec.cli.console import print_plain
 from prorec.cli.denoise_summary import describe_summary
 from prorec.cli.options import ConsoleOptions, DenoiseOutput, LogOptions, ModelOptions
 from prorec.cli.output_files import check_distinct, check_report
-from prorec.cli.work_directory import INTERRUPTED
+from prorec.cli.work_folder import INTERRUPTED
 from prorec.data.formats import format_suffix
 
 if TYPE_CHECKING:

@@ -89,8 +89,7 @@ def train(
         recommender.check_settings()
     else:
         refuse([*noise, *algorithm, *times.given], "without --denoise")
-    outputs = {"--out": output.out, **rejected_outputs(output.out, skip=log.skip_bad_rows)}
-    check_distinct(outputs, {"the log": log.log})
+    check_distinct(rejected_outputs(output.out, skip=log.skip_bad_rows), {"the log": log.log})
     check_model_folder(output.out, force=output.force)
     check_rejected(output.out, skip=log.skip_bad_rows, force=output.force)
     with console.progress() as progress:
