@@ -68,7 +68,7 @@ linkcheck: $(VENV)/.docs-installed  # needs the internet
 
 release-check:  # builds, looks into the files, installs the wheel in a fresh environment, tests it there
 	$(PYTHON) -m venv --clear build/$@
-	build/$@/bin/python -m pip install $(QUIETLY) --constraint constraints.txt build packaging  # as in the extra release
+	build/$@/bin/python -m pip install $(QUIETLY) --constraint constraints.txt build hatchling packaging  # the extra release
 	build/$@/bin/python tools/release_check.py
 
 # The smoke tests with the lowest versions of dependencies that pyproject.toml allows, and with the newest that exist.

@@ -1,4 +1,4 @@
-"""Examples in the docs run too, and leave nothing behind; and workers that run side by side share the cores and files."""
+"""Examples in the docs run too, and leave nothing behind; workers that run side by side share cores and files."""
 
 import os
 from typing import Any

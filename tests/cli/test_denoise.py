@@ -385,7 +385,7 @@ def test_two_runs_for_one_output(clicks: Path, tmp_path: Path) -> None:
 def test_ctrl_c_keeps_the_state(tmp_path: Path) -> None:
     prorec.write_interactions(prorec.make_cinema(800, 600, seed=1).interactions, tmp_path / "clicks.csv")
     words = [COMMAND, "denoise", "clicks.csv", "-o", "out.csv", "-m", "wrmf", "-p", "rank=64"]
-    words += ["--noise-method", "plan", "--rounds", "500"]
+    words += ["--noise-method", "plan", "--rounds", "5000", "--tolerance", "0"]  # no end before the signal
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     while not (tmp_path / ".out.csv.prorec" / "round.npz").exists():
         assert process.poll() is None, process.communicate()[1]
