@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 QUIETLY := --quiet --disable-pip-version-check
 PIP := $(BIN)/python -m pip install $(QUIETLY) --constraint constraints.txt
 
-.PHONY: demo test test-all lint types docs bench bench-check reproduce figures screenshots clean
+.PHONY: demo test test-all lint types kernels docs bench bench-check reproduce figures screenshots clean
 .PHONY: coverage linkcheck mutation-check release-check test-minimum test-latest
 
 demo: $(VENV)/.demo-installed
@@ -18,14 +18,15 @@ ifdef PKG
 test: $(VENV)/.all-installed  # make test PKG=models: everything about one package
 	$(PYTEST) tests/$(PKG) src/prorec/$(PKG)
 else
-test: lint types  # all but the slow tests; tests/conftest.py lists those
+test:  # all but the slow tests; tests/conftest.py lists those
+	$(MAKE) -j 2 --output-sync lint types kernels
 	$(PYTEST) -m "not slow"
 endif
 
 # Wheel, sdist and the lowest versions of dependencies, each in an environment of its own, while .venv is installed and
 # mypy runs: each of these uses one core. Then the whole suite, which uses two.
 test-all:
-	$(MAKE) -j 2 --output-sync lint types release-check test-minimum
+	$(MAKE) -j 2 --output-sync lint types kernels release-check test-minimum
 	$(PYTEST) --durations=10
 
 lint: $(VENV)/.lint-installed
@@ -35,6 +36,9 @@ lint: $(VENV)/.lint-installed
 
 types: $(VENV)/.all-installed
 	$(BIN)/mypy
+
+kernels: $(VENV)/.all-installed  # compiles what most tests need while mypy runs; else each worker would
+	$(BIN)/python -c "from prorec import *; ProRec('nce').fit(make_cinema(60, 50).interactions, track_loss=True)"
 
 docs: $(VENV)/.docs-installed
 	$(BIN)/python -m sphinx -b html -j 1 -W --keep-going docs build/docs/html

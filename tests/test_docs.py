@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 import importlib
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.cli.shell import run_script
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -67,16 +67,7 @@ def page_script(page: Path) -> str:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page_script(page)], ids=page_name)
 def test_commands(page: Path, tmp_path: Path) -> None:
-    script = page_script(page)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    result = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = run_script(page_script(page), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
 

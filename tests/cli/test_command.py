@@ -49,7 +49,7 @@ def test_demo_prints_its_findings_and_writes_a_report(no_data: Path, tmp_path: P
     assert _NUMBERS_AND_WORDS.findall(again.stdout) == _NUMBERS_AND_WORDS.findall(expected), "the same every time"
 
 
-def test_demo_with_another_seed_is_of_another_club(tmp_path: Path) -> None:
+def test_another_seed_of_the_demo_is_another_club(tmp_path: Path) -> None:
     """The club is described first, so the rest need not run."""
     with Started("demo", "--seed", "1", cwd=tmp_path) as process:
         while " clicks" not in process.output("stdout") and process.poll() is None:

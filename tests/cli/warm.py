@@ -38,7 +38,8 @@ def take_over(request: dict[str, Any]) -> None:
         descriptor = os.open(request[name], os.O_RDONLY if name == "stdin" else os.O_WRONLY | os.O_APPEND)
         os.dup2(descriptor, number)
         os.close(descriptor)
-    sys.stdin = open(0)  # noqa: SIM115 - the old one may have read ahead
+    # The old ones may have read ahead, and be for files where these are for pipes.
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
