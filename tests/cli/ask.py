@@ -10,11 +10,17 @@ import json
 import os
 import sys
 
-requests, answers = (int(number) for number in sys.argv[1:3])
-streams = {name: f"/proc/{os.getpid()}/fd/{number}" for number, name in enumerate(("stdin", "stdout", "stderr"))}
-request = {"words": sys.argv[3:], "folder": os.getcwd(), "environment": dict(os.environ), **streams}  # noqa: PTH109
-os.write(requests, json.dumps(request).encode() + b"\n")
-read = b""
-while read.count(b"\n") < 2:  # a process id, and at its end an exit code
-    read += os.read(answers, 1)
-sys.exit(int(read.split()[1]))
+
+def ask(requests: int, answers: int, words: list[str]) -> int:
+    """Send a request, and return the exit code."""
+    streams = {name: f"/proc/{os.getpid()}/fd/{number}" for number, name in enumerate(("stdin", "stdout", "stderr"))}
+    request = {"words": words, "folder": os.getcwd(), "environment": dict(os.environ), **streams}  # noqa: PTH109
+    os.write(requests, json.dumps(request).encode() + b"\n")
+    read = b""
+    while read.count(b"\n") < 2:  # a process id, and at its end an exit code
+        read += os.read(answers, 1)
+    return int(read.split()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(ask(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
