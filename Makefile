@@ -2,29 +2,32 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+QUIETLY := --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install $(QUIETLY) --constraint constraints.txt
 
-.PHONY: demo test test-all lint types docs bench bench-check reproduce figures screenshots clean
+.PHONY: demo test test-all lint types kernels docs bench bench-check reproduce figures screenshots clean
 .PHONY: coverage linkcheck mutation-check release-check test-minimum test-latest
 
 demo: $(VENV)/.demo-installed
 	$(BIN)/prorec demo
 
-# Files go to workers as a whole, so that each cluster, browser and page is made once.
-PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile -rs
+# Files go to workers as a whole, and in the order of tests/conftest.py: conftest.py says why.
+PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -rs
 
 ifdef PKG
 test: $(VENV)/.all-installed  # make test PKG=models: everything about one package
 	$(PYTEST) tests/$(PKG) src/prorec/$(PKG)
 else
-test: lint types  # all but the slow tests; tests/conftest.py lists those
+test:  # all but the slow tests; tests/conftest.py lists those
+	$(MAKE) -j 2 --output-sync lint types kernels
 	$(PYTEST) -m "not slow"
 endif
 
-# The whole suite; then wheel, sdist and the lowest versions of dependencies, each in an environment of its own.
-test-all: lint types
+# Wheel, sdist and the lowest versions of dependencies, each in an environment of its own, while .venv is installed and
+# mypy runs: each of these uses one core. Then the whole suite, which uses two.
+test-all:
+	$(MAKE) -j 2 --output-sync lint types kernels release-check test-minimum
 	$(PYTEST) --durations=10
-	$(MAKE) -j 2 --output-sync release-check test-minimum
 
 lint: $(VENV)/.lint-installed
 	$(BIN)/ruff check .
@@ -33,6 +36,9 @@ lint: $(VENV)/.lint-installed
 
 types: $(VENV)/.all-installed
 	$(BIN)/mypy
+
+kernels: $(VENV)/.all-installed  # compiles what most tests need while mypy runs; else each worker would
+	$(BIN)/python -c "from prorec import *; ProRec('nce').fit(make_cinema(60, 50).interactions, track_loss=True)"
 
 docs: $(VENV)/.docs-installed
 	$(BIN)/python -m sphinx -b html -j 1 -W --keep-going docs build/docs/html
@@ -55,7 +61,7 @@ figures: $(VENV)/.all-installed
 	PYTHONPATH=. $(BIN)/python docs/figures/transport_time.py
 
 coverage: $(VENV)/.all-installed  # with branches; the floor is fail_under in pyproject.toml
-	$(BIN)/pytest -q -n 2 --dist loadfile --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
+	$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html:build/coverage
 	$(BIN)/python tools/coverage_by_package.py
 
 mutation-check: $(VENV)/.all-installed  # breaks ten functions in a copy of the tree, and shows which tests notice
@@ -64,9 +70,10 @@ mutation-check: $(VENV)/.all-installed  # breaks ten functions in a copy of the 
 linkcheck: $(VENV)/.docs-installed  # needs the internet
 	$(BIN)/python -m sphinx -b linkcheck -q docs build/docs/linkcheck
 
-release-check: | $(BIN)/python  # builds, looks into the files, installs the wheel in a fresh environment, tests it there
-	$(PIP) build packaging  # as in the extra release, without prorec
-	$(BIN)/python tools/release_check.py
+release-check:  # builds, looks into the files, installs the wheel in a fresh environment, tests it there
+	$(PYTHON) -m venv --clear build/$@
+	build/$@/bin/python -m pip install $(QUIETLY) --constraint constraints.txt build hatchling packaging  # the extra release
+	build/$@/bin/python tools/release_check.py
 
 # The smoke tests with the lowest versions of dependencies that pyproject.toml allows, and with the newest that exist.
 # A warning of an old dependency about another one is not ours.
@@ -75,7 +82,7 @@ test-minimum: WARNINGS = -W ignore::DeprecationWarning
 test-latest: INSTALL = --upgrade
 test-minimum test-latest:
 	$(PYTHON) -m venv --clear build/$@
-	build/$@/bin/python -m pip install --quiet --disable-pip-version-check $(INSTALL) ".[emd,report]" hypothesis pandas polars pytest
+	build/$@/bin/python -m pip install $(QUIETLY) $(INSTALL) ".[emd,report]" hypothesis pandas polars pytest
 	build/$@/bin/python -m pytest -q $(WARNINGS) @tests/smoke.txt
 
 $(BIN)/python:
@@ -93,7 +100,7 @@ $(VENV)/.docs-installed: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable ".[report,docs]"
 	touch $@ $(VENV)/.demo-installed
 
-$(VENV)/.all-installed: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.all-installed: pyproject.toml constraints.txt | $(VENV)/.lint-installed  # one pip at a time in .venv
 	$(PIP) --editable ".[all,dev]"
 	touch $@ $(VENV)/.demo-installed $(VENV)/.docs-installed $(VENV)/.lint-installed
 

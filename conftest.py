@@ -1,6 +1,7 @@
-"""Examples in the docs run too, and leave nothing behind; and workers that run side by side share the cores."""
+"""Examples in the docs run too, and leave nothing behind; workers that run side by side share cores and files."""
 
 import os
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,23 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     share = max(1, cores // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, str(share))
+
+# Folders of tests that share what takes long to make: a Spark cluster, a browser and the reports that it opens.
+ONE_WORKER = ("tests/engines/", "tests/report/")
+
+
+@pytest.hookimpl(optionalhook=True)  # the smoke tests run without xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give workers whole files, as `--dist loadfile` does, and one worker all files of each folder in `ONE_WORKER`."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class LoadFolders(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((folder for folder in ONE_WORKER if nodeid.startswith(folder)), super()._split_scope(nodeid))
+
+    return LoadFolders(config, log)
 
 
 @pytest.fixture(autouse=True)

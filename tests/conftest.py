@@ -51,6 +51,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             (name,) = marker.args
             if not folder or not (Path(folder) / name).is_dir():
                 item.add_marker(pytest.mark.skip(reason=f"{name} is not in $PROREC_DATA"))
+    # Files with slow tests come first, so that no worker starts one of them when the other has nothing left to do.
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow_files)
 
 
 @pytest.fixture

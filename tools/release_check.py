@@ -78,13 +78,13 @@ class ReleaseCheck:
         return f"{self.version} ({dates[0]}), {'tag ' + tags[0] if tags else 'no tag'}"
 
     def check_build(self) -> str:
-        """Two builds of wheel and sdist have the same bytes."""
+        """Two builds of wheel and sdist have the same bytes: in an environment of the build's own, and in this one."""
         epoch = run("git", "log", "-1", "--format=%ct").strip() if (ROOT / ".git").exists() else "1767225600"
         digests = []
-        for folder in (DIST, self.scratch / "again"):
+        for folder, options in ((DIST, ()), (self.scratch / "again", ("--no-isolation",))):
             shutil.rmtree(folder, ignore_errors=True)
             run(
-                sys.executable, "-m", "build", "--outdir", folder, ROOT,
+                sys.executable, "-m", "build", *options, "--outdir", folder, ROOT,
                 SOURCE_DATE_EPOCH=epoch, PIP_CONSTRAINT=str(ROOT / "constraints.txt"),
             )  # fmt: skip
             digests.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())])

@@ -11,10 +11,11 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 COMMAND = str(Path(sys.executable).with_name("prorec"))
 _SERVER = Path(__file__).with_name("warm.py")
+_ASK = Path(__file__).with_name("ask.py")
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -36,6 +37,23 @@ def run(*words: str, cwd: Path | None = None) -> Completed:
         return Completed([COMMAND, *words], code, process.output("stdout"), process.output("stderr"))
 
 
+def run_script(script: str, cwd: Path) -> Completed:
+    """Run a script of the shell in which `prorec` is a copy of a process that has imported it already."""
+    pipes = _pipes()
+    numbers = tuple(stream.fileno() for stream in pipes)
+    script = f'prorec() {{ "{sys.executable}" -IS "{_ASK}" {numbers[0]} {numbers[1]} "$@"; }}\n{script}'
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=cwd,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        pass_fds=numbers,
+    )
+
+
 class Started:
     """A run that continues while the test does something else; only one at a time."""
 
@@ -51,12 +69,9 @@ class Started:
             "stdin": os.devnull,
             **{name: str(path) for name, path in streams.items()},
         }
-        server = _server()
-        assert server.stdin is not None
-        assert server.stdout is not None
-        self._answers = server.stdout
-        server.stdin.write(json.dumps(request).encode() + b"\n")
-        server.stdin.flush()
+        requests, self._answers = _pipes()
+        requests.write(json.dumps(request).encode() + b"\n")
+        requests.flush()
         self.pid = self._read_answer()
         self._code: int | None = None
 
@@ -93,16 +108,18 @@ class Started:
 
 
 @cache
-def _server() -> subprocess.Popen[bytes]:
-    """Start the process that is copied for each run."""
+def _pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """Start the process that is copied for each run; return the pipes of requests and answers."""
     # Unbuffered, so that `select` sees every answer.
     server = subprocess.Popen([sys.executable, str(_SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    pipes = server.stdin, server.stdout
 
     def end() -> None:
-        for stream in (server.stdin, server.stdout):
-            assert stream is not None
+        for stream in pipes:
             stream.close()
         server.wait()
 
     atexit.register(end)
-    return server
+    return pipes

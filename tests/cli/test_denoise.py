@@ -387,7 +387,8 @@ def test_two_runs_for_one_output(clicks: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "state", "options"),
     [
-        (signal.SIGINT, 130, "round.npz", ("--noise-method", "plan", "--rounds", "500")),
+        # No end of the rounds before the signal.
+        (signal.SIGINT, 130, "round.npz", ("--noise-method", "plan", "--rounds", "5000", "--tolerance", "0")),
         (signal.SIGTERM, 143, "fold-scores-0.npz", ()),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_killed_driver_leaves_no_partial_output_and_is_resumed(folder: Path) -
     quick = {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_SUBMIT_ARGS": f"--driver-java-options '{QUICK_JAVA}' --conf spark.sql.shuffle.partitions=2 "
-        "pyspark-shell",
+        "--conf spark.ui.enabled=false pyspark-shell",
     }
     driver = subprocess.Popen(
         [COMMAND, *words.split()],

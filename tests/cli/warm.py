@@ -1,6 +1,6 @@
-"""A process that has imported the command line, and forks for each run.
+"""A process that has imported the command line and loaded compiled code, and forks for each run.
 
-The import takes a second, and there are more than a hundred runs. Each copy is a process like any other: it has its own
+Both take a second, and there are more than a hundred runs. Each copy is a process like any other: it has its own
 streams, folder, environment, signals and exit code. Only settings that Python reads when it starts cannot differ.
 """
 
@@ -10,9 +10,14 @@ import gc
 import json
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
+from prorec import ProRec, make_cinema
 from prorec.cli import COMMANDS, load_command, main
+from prorec.models import NCE
+from prorec.report import write_report
 
 
 def serve() -> dict[str, Any]:
@@ -33,7 +38,8 @@ def take_over(request: dict[str, Any]) -> None:
         descriptor = os.open(request[name], os.O_RDONLY if name == "stdin" else os.O_WRONLY | os.O_APPEND)
         os.dup2(descriptor, number)
         os.close(descriptor)
-    sys.stdin = open(0)  # noqa: SIM115 - the old one may have read ahead
+    # The old ones may have read ahead, and be for files where these are for pipes.
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
@@ -43,6 +49,8 @@ def take_over(request: dict[str, Any]) -> None:
 if __name__ == "__main__":
     for command in COMMANDS:
         load_command(command)
+    with tempfile.TemporaryDirectory() as folder:  # what a run imports and loads when it first needs it
+        write_report(ProRec(NCE(rank=4)).fit(make_cinema(60, 50).interactions), Path(folder) / "report.html")
     gc.freeze()  # copies need not touch memory that they share
     take_over(serve())
     main()

@@ -13,7 +13,11 @@ import pytest
 from prorec._core.errors import InputError
 from prorec.engines.spark.session import check_java
 
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Java that lives for a minute does better without its second compiler, and without verifying Spark's classes.
+QUICK_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +30,6 @@ def spark() -> Iterator[Any]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
-    # Java that lives for a minute does better without its second compiler.
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-java-options '{QUICK_JAVA}' pyspark-shell"
     from pyspark.sql import SparkSession
 
