@@ -16,6 +16,7 @@ from rich.console import Console
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.cli.console import print_plain
+from prorec.cli.provenance import provenance_path, write_provenance
 from prorec.data.formats import detect_format
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
@@ -50,6 +51,8 @@ def check_output(out: str | Path, *, force: bool) -> None:
         if path.is_dir():
             raise InputError("this is a directory; a file was expected")
         _check_new(path, force=force)
+    with prefix_errors(provenance_path(path)):
+        _check_new(provenance_path(path), force=force)
 
 
 def check_distinct(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]) -> None:
@@ -230,9 +233,15 @@ def _check_new(path: Path, *, force: bool) -> None:
 
 
 def write_rows(
-    table: pa.Table, out: str, format: str | None, source: SourceTable | None = None, work: Path | None = None
+    table: pa.Table,
+    out: str,
+    format: str | None,
+    source: SourceTable | None = None,
+    work: Path | None = None,
+    *,
+    provenance: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a table, whole or not at all.
+    """Write a table, whole or not at all, and then its provenance into a file beside it.
 
     Parameters
     ----------
@@ -246,6 +255,8 @@ def write_rows(
         Log that the table was made from: in parquet, columns of text that are plain numbers become numbers.
     work : Path, optional
         Folder for the unfinished file, so that a killed run leaves no other trace.
+    provenance : mapping, optional
+        Provenance of the table; standard output has none.
     """
     path = Path(f"-.{format or 'csv'}" if out == "-" else out)
     if source is not None and detect_format(path)[0] == "parquet":
@@ -256,6 +267,8 @@ def write_rows(
         return
     with prefix_errors(path), atomic_write(path, work) as temporary, temporary.open("wb") as file:
         write_table(table, file, path.name)
+    if provenance is not None:
+        write_provenance(provenance, path)
 
 
 class WorkDirectory:
