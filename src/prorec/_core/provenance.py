@@ -36,15 +36,30 @@ def make_provenance(inputs: Mapping[str, Mapping[str, Any]], settings: Mapping[s
     """
     from prorec import __version__
 
-    texts = {
-        name: ", ".join(map(str, value)) if isinstance(value, tuple) else str(value) for name, value in settings.items()
-    }
+    texts = describe_settings(settings)
     return {
         "prorec": __version__,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "inputs": {name: dict(each) for name, each in inputs.items()},
         "settings": texts,
         "settings_sha256": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest(),
+    }
+
+
+def describe_settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return settings as texts.
+
+    Parameters
+    ----------
+    settings : mapping
+        Settings by name; a value may be a tuple of several.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    return {
+        name: ", ".join(map(str, value)) if isinstance(value, tuple) else str(value) for name, value in settings.items()
     }
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import typer
 from numpy.typing import NDArray
 
+from prorec._core.checks import check_int
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
 from prorec.cli.command import Options, as_command, refuse
@@ -67,9 +68,9 @@ def draw(output: TableOutput, sample: DrawOptions, console: ConsoleOptions, log:
     check_output(output.out, force=output.force)
     with console.progress() as progress:
         source = log.read(progress)
+    check_int("n", sample.n, 1)
     with blame_data(), prefix_errors(Path(log.log)):
         flagged = _read_flags(source)
-    with prefix_errors(Path(log.log)):
         drawn = draw_flagged(flagged, sample.n, seed=sample.seed)
     # One row for each pair: the first.
     pairs, first_rows = np.unique(source.positions, return_index=True)

@@ -15,6 +15,7 @@ from prorec.cli.check_summary import print_check
 from prorec.cli.command import as_command, name_options, refuse
 from prorec.cli.exit_codes import BadDataError, blame_data
 from prorec.cli.options import ConsoleOptions, LogOptions, TimeOptions
+from prorec.data.column_values import check_time_format
 from prorec.data.formats import format_suffix
 from prorec.data.log_check import LogCheck, check_log
 from prorec.noise import Issues, find_issues
@@ -47,6 +48,8 @@ def check(log: CheckOptions, console: ConsoleOptions) -> None:
         If the log cannot be used as it is; what could be found out is printed before.
     """
     refuse((name for name in log.given if name == "skip_bad_rows"), "here, because check always counts bad rows")
+    log.check_format()
+    check_time_format(log.time_format)
     arguments = log.reader_arguments() | {"timestamp_col": log.timestamp_col, "time_format": log.time_format}
     del arguments["skip_bad_rows"]
     with console.progress() as progress, blame_data(), log.open() as path:

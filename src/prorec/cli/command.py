@@ -22,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from prorec._core.errors import InputError
 from prorec._core.parameters import Parameter, parameters_of
+from prorec._core.provenance import describe_settings
 
 _log = logging.getLogger("prorec.cli")
 _METAVARS = {int: "INT", float: "FLOAT", Path: "PATH", str: "TEXT"}
@@ -109,9 +110,7 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
                 object.__setattr__(arguments[name], "given", optional)  # it is frozen
                 object.__setattr__(arguments[name], "settings", settings)
         command = f"prorec {function.__name__}"
-        _log.info(
-            "%s starts", command, extra={"fields": {"settings": {key: str(each) for key, each in settings.items()}}}
-        )
+        _log.info("%s starts", command, extra={"fields": {"settings": describe_settings(settings)}})
         function(**arguments)
         seconds = round(time.perf_counter() - started, 3)
         _log.info("%s ends after %.1f s", command, seconds, extra={"fields": {"seconds": seconds}})

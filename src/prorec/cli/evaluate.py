@@ -83,6 +83,7 @@ def evaluate(
                 DataWarning,
                 stacklevel=1,
             )
+        check_int("k", options.k, 1, clicks.n_items, "the number of items")
         models = _make_models(options, settings, clicks.matrix.shape)
         with blame_data():
             comparison = compare_on_splits(

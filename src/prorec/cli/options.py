@@ -23,6 +23,7 @@ from prorec.cli.config_file import read_config
 from prorec.cli.console import print_plain
 from prorec.cli.exit_codes import BadDataError, blame_data
 from prorec.cli.messages import LogProgress, use_log_json, use_log_level, use_result_json
+from prorec.data.column_values import check_time_format
 from prorec.data.formats import format_suffix
 from prorec.data.item_info import add_item_info
 from prorec.data.readers import warn_about_skipped
@@ -113,15 +114,22 @@ class LogOptions(Options):
         InputError
             If it is not a log that can be read.
         """
+        self.check_format()
         progress("Reading the log", 0, 1)
         arguments = self.reader_arguments()
         if times is not None:
+            check_time_format(times.time_format)
             arguments |= {"timestamp_col": times.timestamp_col, "time_format": times.time_format, "with_times": True}
         with blame_data(), self.open() as path:
             source = replace(read_source_table(path, **arguments), digest=digest_file(path))
         progress("Reading the log", 1, 1)
         warn_about_skipped("standard input" if self.log == "-" else self.log, source.skipped)
         return source
+
+    def check_format(self) -> None:
+        """Raise `InputError` if there is no such format."""
+        if self.format is not None:
+            check_choice("format", self.format, FORMATS)
 
     @contextmanager
     def open(self) -> Iterator[Path]:
@@ -134,10 +142,8 @@ class LogOptions(Options):
         Raises
         ------
         InputError
-            If there is no such format.
+            If the log cannot be used; it is called standard input if it is that.
         """
-        if self.format is not None:
-            check_choice("format", self.format, FORMATS)
         with _standard_input(self.format) if self.log == "-" else nullcontext(Path(self.log)) as path:
             yield path
 

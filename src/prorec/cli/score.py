@@ -60,6 +60,7 @@ def score(saved: SavedDenoiser, output: TableOutput, console: ConsoleOptions, lo
         If the model has no noise finder, or the log or the output is refused.
     """
     started = time.perf_counter()
+    log.check_format()
     if log.log == output.out == "-" and log.format != "parquet":
         _score_stream(saved, console, log)
         return

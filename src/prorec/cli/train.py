@@ -188,7 +188,8 @@ def _find_users(texts: tuple[str, ...], clicks: Interactions) -> tuple[NDArray[A
     unknown = [text for text, position in zip(texts, positions, strict=True) if position < 0]
     if len(unknown) == len(texts):
         raise InputError(
-            f"--user must be a user of the model; got {', '.join(texts)}. Train the model again on a log with this user"
+            f"--user must be a user of the model; got {', '.join(texts)}. Look for a typing error, or train the model "
+            "again on a log with this user"
         )
     if unknown:
         warnings.warn(

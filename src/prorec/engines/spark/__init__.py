@@ -14,5 +14,6 @@ from prorec.engines.spark.cross_fit import CrossFit
 from prorec.engines.spark.spark_denoiser import SparkProRec, denoise
 from prorec.engines.spark.spark_factors import ALS
 from prorec.engines.spark.spark_result import SparkResult
+from prorec.engines.spark.spark_score import score
 
-__all__ = ["ALS", "CrossFit", "SparkProRec", "SparkResult", "denoise"]
+__all__ = ["ALS", "CrossFit", "SparkProRec", "SparkResult", "denoise", "score"]
