@@ -7,11 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import prorec
 from prorec._core.errors import DownloadError, InputError, MemoryLimitError
 from prorec.cli.exit_codes import BadDataError, ExitCode, blame_data, find_exit_code
+from prorec.cli.gate import count_noise
 from tests.cli.shell import run
 
 PAGE = Path(__file__).parents[2] / "docs/command-line.md"
@@ -111,24 +114,35 @@ def test_the_gate(folder: Path) -> None:
     assert (folder / "b.csv").read_bytes() == (folder / "a.csv").read_bytes(), "everything is written"
 
 
-def test_the_gate_takes_the_upper_bound_and_counts_bots(tmp_path: Path) -> None:
-    """A log whose popularity explains it, and an account that clicks on everything."""
-    rows = [f"u{user},i{user % 5}" for user in range(400)] + [f"u{user},i{(user * 7 + 1) % 5}" for user in range(400)]
-    rows += [f"u{user},i{5 + user % 40}" for user in range(100)]
-    (tmp_path / "log.csv").write_text("\n".join(["user,item", *dict.fromkeys(rows)]) + "\n")
-    done = run("denoise", "log.csv", "--out", "x.csv", "-p", "rank=2", "--json", "--fail-above", "1", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert not result["noise_rate"]["is_identified"]
-    assert result["gate"]["basis"] == "upper bound"
-    assert result["gate"]["share"] == pytest.approx(result["noise_rate"]["high"])
-    marked_rows = (f"{row},{'yes' if row.startswith('u1') else 'no'}\n" for row in dict.fromkeys(rows))
-    (tmp_path / "marked.csv").write_text("user,item,back\n" + "".join(marked_rows))
-    words = ("denoise", "marked.csv", "--out", "y.csv", "-p", "rank=2", "--json", "--suspect-col", "back")
-    marked = run(*words, "--fail-above", "1", cwd=tmp_path)
-    assert marked.returncode == 0, marked.stderr
-    result = json.loads(marked.stdout)
-    n, n_suspect = result["interactions"], result["suspect"]
-    assert n_suspect > 100
-    expected = (n_suspect + result["noise_rate"]["high"] * (n - n_suspect)) / n
-    assert result["gate"]["share"] == pytest.approx(expected)
+def test_the_gate_takes_the_upper_bound_and_counts_marks(tmp_path: Path) -> None:
+    """Random clicks cannot tell their noise; some of them are known to be noise."""
+    clicks = np.argwhere(np.random.default_rng(0).random((400, 300)) < 0.1)
+    rows = [f"u{user},i{item},{'yes' if user < 100 else 'no'}\n" for user, item in clicks]
+    (tmp_path / "log.csv").write_text("user,item,back\n" + "".join(rows))
+    words = ("denoise", "log.csv", "--out", "x.csv", "-p", "rank=2", "--json", "--fail-above", "1", "--force")
+    for marks in ((), ("--suspect-col", "back")):
+        done = run(*words, *marks, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        assert not result["noise_rate"]["is_identified"]
+        assert result["gate"]["basis"] == "upper bound"
+        n, n_suspect = result["interactions"], result["suspect"]
+        assert (n_suspect > 1000) == bool(marks)
+        expected = (n_suspect + result["noise_rate"]["high"] * (n - n_suspect)) / n
+        assert result["gate"]["share"] == pytest.approx(expected)
+    refused = run(*words[:-3], "--fail-above", "0.2", "--force", cwd=tmp_path)
+    assert (refused.returncode, "This log cannot tell its noise" in refused.stderr) == (ExitCode.FAILED_GATE, True)
+
+
+def test_the_gate_counts_bots() -> None:
+    """All clicks of accounts that walk through the catalogue count as noise."""
+    club = prorec.make_cinema(300, 200, seed=1).interactions
+    frame = club.to_table("pandas")[["user", "item"]]
+    bots = pd.DataFrame([(user, item) for user in (9001, 9002) for item in club.items], columns=["user", "item"])
+    denoiser = prorec.ProRec(prorec.models.SVD(rank=4)).fit(pd.concat([frame, bots]))
+    rate, n_bots = denoiser.finder_.noise_rate_, len(bots)
+    assert denoiser.finder_.issues_.is_extreme.sum() == 2
+    share, is_identified = count_noise(denoiser)
+    assert is_identified == rate.is_identified
+    known = rate.estimate if is_identified else rate.high
+    assert share == pytest.approx((n_bots + known * len(frame)) / (n_bots + len(frame)))

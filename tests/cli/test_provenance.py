@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import prorec
+from prorec.report import write_report
 from tests.cli.shell import run
 
 
@@ -80,7 +81,7 @@ def test_a_file_of_others_is_not_replaced(folder: Path) -> None:
 def test_reports_from_python_too(tmp_path: Path) -> None:
     club = prorec.make_cinema(60, 50, seed=1).interactions
     denoiser = prorec.ProRec(prorec.models.SVD(rank=4)).fit(club)
-    prorec.report.write_report(denoiser, tmp_path / "page.html", held_out=False)
+    write_report(denoiser, tmp_path / "page.html", held_out=False)
     content = re.findall(r'prorec-provenance" content="([^"]*)">', (tmp_path / "page.html").read_text("utf-8"))
     made = json.loads(html.unescape(content[0]))
     assert made["prorec"] == prorec.__version__

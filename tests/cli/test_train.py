@@ -90,7 +90,7 @@ def test_evaluate(clicks: Path) -> None:
     words = ("evaluate", str(clicks), "--models", "popularity,nce,nce+prorec", "--seeds", "2", "-p", "nce.rank=8")
     done = run(*words, "--json")
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+    rows = json.loads(done.stdout)["models"]
     assert [row["model"] for row in rows] == ["popularity", "nce", "nce+prorec"]
     log = prorec.read_interactions(clicks)
     values = []
@@ -111,7 +111,7 @@ def test_evaluate(clicks: Path) -> None:
 
 def test_the_control_has_equal_weights(clicks: Path) -> None:
     done = run("evaluate", str(clicks), "--models", "nce,nce+scaled,nce+prorec", "--seeds", "1", "--json", "--quiet")
-    nce, control, ours = json.loads(done.stdout)
+    nce, control, ours = json.loads(done.stdout)["models"]
     parts = prorec.split_by_user(prorec.read_interactions(clicks), (0.7, 0.3), seed=0)
     model = prorec.models.NCE(rank=parts.train.n_items // 4)
     mean = prorec.ProRec(model).fit(parts.train).weights_.data.mean()

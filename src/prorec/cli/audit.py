@@ -19,7 +19,7 @@ from prorec.cli.command import Options, as_command, refuse
 from prorec.cli.exit_codes import blame_data
 from prorec.cli.options import ConsoleOptions, ForceOptions, LogOptions, TableOutput
 from prorec.cli.output_files import check_output, write_rows
-from prorec.cli.provenance import describe_file
+from prorec.cli.provenance_file import describe_file
 from prorec.data.readers import open_table
 from prorec.data.source_table import SourceTable
 from prorec.interactions import Interactions

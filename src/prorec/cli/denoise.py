@@ -40,7 +40,7 @@ from prorec.cli.output_files import (
     write_rejected,
     write_rows,
 )
-from prorec.cli.provenance import describe_file
+from prorec.cli.provenance_file import describe_file
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
 from prorec.denoise import ProRec

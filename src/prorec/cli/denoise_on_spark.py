@@ -20,7 +20,7 @@ from prorec.cli.exit_codes import blame_data
 from prorec.cli.gate import GateOptions
 from prorec.cli.options import ConsoleOptions, DenoiseOutput, LogOptions, ModelOptions
 from prorec.cli.output_files import INTERRUPTED, check_distinct, check_report
-from prorec.cli.provenance import FILE_NAME
+from prorec.cli.provenance_file import FILE_NAME
 from prorec.data.formats import format_suffix
 
 if TYPE_CHECKING:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import Any
 
 import typer
 
 from prorec._core.errors import DamagedFileError, InputError, MemoryLimitError, MissingExtraError, ProrecError
-from prorec._core.files import DISK_FULL
 
-UsageError = typer.BadParameter.__base__
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """Error of the parser of the command line, such as an unknown option."""
 
 
 class ExitCode(IntEnum):
-    """How a command ended. JSON has the name in small letters as the `kind` of an error."""
+    """The end of a command. JSON has the name in small letters as the `kind` of an error."""
 
     SUCCESS = 0
     """The command did its work."""
@@ -81,6 +81,8 @@ def find_exit_code(error: BaseException) -> ExitCode:
     >>> find_exit_code(ZeroDivisionError()).kind
     'failed_run'
     """
+    from prorec._core.files import DISK_FULL  # imported here: it takes numpy, which the help does without
+
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     if isinstance(error, FailedGateError):

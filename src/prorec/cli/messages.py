@@ -25,7 +25,7 @@ _log = logging.getLogger(f"{_ROOT}.cli")
 
 
 class _Form:
-    """How messages look; the options may say so on the command line or in a TOML file."""
+    """The form of messages; options set it, on the command line or in a TOML file."""
 
     is_log_json = False
     is_result_json = False

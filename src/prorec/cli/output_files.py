@@ -16,7 +16,7 @@ from rich.console import Console
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.cli.console import print_plain
-from prorec.cli.provenance import provenance_path, write_provenance
+from prorec.cli.provenance_file import provenance_path, write_provenance
 from prorec.data.formats import detect_format
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table

@@ -24,7 +24,7 @@ from prorec.cli.options import (
     load_denoiser,
 )
 from prorec.cli.output_files import check_distinct, check_rejected, check_report, write_rejected
-from prorec.cli.provenance import describe_file, describe_model
+from prorec.cli.provenance_file import describe_file, describe_model
 from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
 from prorec.denoise.noise_summary import describe_flags, summarize_noise

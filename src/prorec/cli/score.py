@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,8 @@ from prorec.cli.command import as_command, refuse
 from prorec.cli.exit_codes import BadDataError, blame_data
 from prorec.cli.options import ConsoleOptions, LogOptions, SavedModel, TableOutput, load_denoiser
 from prorec.cli.output_files import check_distinct, check_output, check_rejected, write_rejected, write_rows
-from prorec.cli.provenance import describe_model
-from prorec.data.row_stream import RowStream
+from prorec.cli.provenance_file import describe_model
+from prorec.data.row_stream import ByteStream, RowStream
 from prorec.noise.later_interactions import score_later, score_rows
 from prorec.noise.posterior import basis_names
 from prorec.noise.ridge_scores import keep_inverses
@@ -101,7 +101,7 @@ def _score_stream(saved: SavedDenoiser, console: ConsoleOptions, log: LogOptions
     arguments = log.reader_arguments()
     with blame_data(), prefix_errors(Path("standard input")):
         stream = RowStream(
-            sys.stdin.buffer,
+            cast(ByteStream, sys.stdin.buffer),
             {"user": arguments["user_col"], "item": arguments["item_col"]},
             separator=arguments["separator"] or {"csv": ",", "tsv": "\t"}.get(log.format or ""),
             header=False if log.no_header else None,

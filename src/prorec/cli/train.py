@@ -26,7 +26,7 @@ from prorec.cli.options import (
     TimeOptions,
 )
 from prorec.cli.output_files import check_model_folder, check_output, check_rejected, write_rejected, write_rows
-from prorec.cli.provenance import describe_model, write_provenance
+from prorec.cli.provenance_file import describe_model, write_provenance
 from prorec.data.source_table import SourceTable
 from prorec.denoise import ProRec
 from prorec.interactions import Interactions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def score(df: DataFrame, model: str | Path, *, user_col: ColumnRef = None, item_
     schema = StructType([*df.schema.fields]).add(added[0], FloatType()).add(added[1], StringType())
     user, item, sent = chosen["user"], chosen["item"], copy.name
 
-    def score_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def score_batches(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         finder = _find_finder(Path(SparkFiles.get(sent)))
         with keep_inverses():
             for batch in batches:
