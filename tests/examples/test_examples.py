@@ -71,8 +71,9 @@ def test_mlflow(clicks: pd.DataFrame, model: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     scored = pd.read_csv(tmp_path / "scored.csv")
-    expected = prorec.load(model).score(new, "pandas")  # type: ignore[attr-defined]
-   .set_index(["user", "item"])
+    denoiser = prorec.load(model)
+    assert isinstance(denoiser, prorec.ProRec)
+    expected = denoiser.score(new, "pandas").set_index(["user", "item"])
     for row, (user, item) in enumerate(new.itertuples(index=False)):
         assert scored["basis"][row] == expected.loc[(user, item), "basis"]
         np.testing.assert_allclose(

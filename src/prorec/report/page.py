@@ -18,6 +18,7 @@ from prorec._core.errors import InputError, MissingExtraError
 from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec._core.progress import Progress, check_progress
 from prorec._core.provenance import make_provenance
+from prorec._core.versions import advise_install
 from prorec.denoise.denoiser import ProRec
 from prorec.interactions import Interactions
 from prorec.report.alerts import make_alerts
@@ -132,7 +133,7 @@ def check_report_path(path: str | Path) -> None:
     try:
         import jinja2  # noqa: F401
     except ModuleNotFoundError:
-        raise MissingExtraError("a report needs Jinja2, which is not installed: pip install 'prorec[report]'") from None
+        raise MissingExtraError(f"a report needs Jinja2, which is not installed: {advise_install('report')}") from None
     with prefix_errors(path):
         if path.is_dir():
             raise InputError("this is a directory; give the name of a file, such as report.html")
