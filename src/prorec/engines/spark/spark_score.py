@@ -69,16 +69,16 @@ def score(df: DataFrame, model: str | Path, *, user_col: ColumnRef = None, item_
             )
     folder = Path(model)
     _find_finder(folder)
-    # Under a name of its own, because Spark keeps the first of two folders of the same name.
-    copy = Path(tempfile.mkdtemp()) / f"prorec-{digest_file(folder / 'model.json')}"
-    shutil.copytree(folder, copy)
-    df.sparkSession.sparkContext.addFile(str(copy), recursive=True)
+    # As one file, because Spark sends no folders; under a name of its own, because it keeps the first of two.
+    name = f"prorec-{digest_file(folder / 'model.json')}"
+    archive = shutil.make_archive(str(Path(tempfile.mkdtemp()) / name), "zip", folder)
+    df.sparkSession.sparkContext.addFile(archive)
     added = [choose_name(name, names) for name in ("noise_probability", "basis")]
     schema = StructType([*df.schema.fields]).add(added[0], FloatType()).add(added[1], StringType())
-    user, item, sent = chosen["user"], chosen["item"], copy.name
+    user, item, sent = chosen["user"], chosen["item"], Path(archive).name
 
     def score_batches(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        finder = _find_finder(Path(SparkFiles.get(sent)))
+        finder = _unpack_finder(SparkFiles.get(sent))
         with keep_inverses():
             for batch in batches:
                 yield pa.RecordBatch.from_arrays(
@@ -102,6 +102,13 @@ def _score_batch(finder: NoiseFinder, users: pa.Array, items: pa.Array) -> tuple
 
 
 @cache
+def _unpack_finder(archive: str) -> NoiseFinder:
+    """Return the noise finder that was sent to this worker."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.unpack_archive(archive, folder)
+        return _find_finder(Path(folder))
+
+
 def _find_finder(folder: Path) -> NoiseFinder:
     """Return the noise finder of a saved denoiser."""
     denoiser = load(folder)
