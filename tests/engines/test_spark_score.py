@@ -15,6 +15,8 @@ from prorec.models import SVD
 from prorec.noise.later_interactions import score_rows
 from prorec.noise.posterior import basis_names
 
+# PySpark leaves sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 EXAMPLE = Path(__file__).parents[2] / "examples/spark_streaming.py"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -27,6 +28,8 @@ from prorec.noise.later_interactions import score_rows
 from prorec.noise.posterior import basis_names
 from prorec.noise.ridge_scores import keep_inverses
 
+_archives: dict[str, str] = {}
+"""Models that were sent, by name; Spark refuses another file of the same name."""
 _ID_TYPES = ("tinyint", "smallint", "int", "bigint", "string")
 
 
@@ -71,11 +74,14 @@ def score(df: DataFrame, model: str | Path, *, user_col: ColumnRef = None, item_
     _find_finder(folder)
     # As one file, because Spark sends no folders; under a name of its own, because it keeps the first of two.
     name = f"prorec-{digest_file(folder / 'model.json')}"
-    archive = shutil.make_archive(str(Path(tempfile.mkdtemp()) / name), "zip", folder)
-    df.sparkSession.sparkContext.addFile(archive)
+    if name not in _archives:
+        place = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
+        _archives[name] = shutil.make_archive(f"{place}/{name}", "zip", folder)
+    df.sparkSession.sparkContext.addFile(_archives[name])
     added = [choose_name(name, names) for name in ("noise_probability", "basis")]
     schema = StructType([*df.schema.fields]).add(added[0], FloatType()).add(added[1], StringType())
-    user, item, sent = chosen["user"], chosen["item"], Path(archive).name
+    user, item, sent = chosen["user"], chosen["item"], Path(_archives[name]).name
 
     def score_batches(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         finder = _unpack_finder(SparkFiles.get(sent))
