@@ -21,7 +21,9 @@ class NoiseModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
 
     def load_context(self, context: Any) -> None:
         """Load the denoiser once."""
-        self.denoiser = prorec.load(context.artifacts["denoiser"])
+        denoiser = prorec.load(context.artifacts["denoiser"])
+        assert isinstance(denoiser, prorec.ProRec), "train it with prorec train --denoise"
+        self.denoiser = denoiser
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: Any = None) -> pd.DataFrame:
         """Return noise_probability and basis of each row of a table with the columns user and item, in its order."""

@@ -12,11 +12,11 @@ from noise_task import StopPipelineError, clean_log
 FOLDER = "/data/clicks"
 
 
-@dag(schedule="@daily", start_date=pendulum.datetime(2026, 1, 1), catchup=False, tags=["prorec"])
+@dag(schedule="@daily", start_date=pendulum.datetime(2026, 1, 1), catchup=False)  # type: ignore[untyped-decorator]
 def clean_clicks() -> None:
     """Clean the clicks of a day, and stop if more than a fifth of them is noise."""
 
-    @task(retries=2)
+    @task(retries=2)  # type: ignore[untyped-decorator]
     def clean(ds: str = "") -> dict[str, Any]:
         """Clean the log of the day `ds`; fail without a retry if the data is to blame."""
         try:

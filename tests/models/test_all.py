@@ -185,7 +185,9 @@ class TestEveryModel:
             make_small(model_class).fit(csr_array(np.array([[1.0, 2.0], [0.5, 0.0]])))
         with pytest.raises(InputError, match="weight"):
             make_small(model_class).fit(csr_array(np.array([[1.0, np.nan], [0.5, 0.0]])))
-        with pytest.raises(InputError, match="interactions must be Interactions, a data frame or a sparse matrix; got list"):
+        with pytest.raises(
+            InputError, match="interactions must be Interactions, a data frame or a sparse matrix; got list"
+        ):
             make_small(model_class).fit([[1, 0]])
 
     def test_a_failed_fit_leaves_the_old_model(self, model_class: type[Any]) -> None:
