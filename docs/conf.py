@@ -36,6 +36,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_static_path = ["_static"]
 html_css_files = ["manual.css"]
+html_js_files = ["copy.js"]
 html_theme_options = {
     "header_links_before_dropdown": 8,
     "navigation_with_keys": False,

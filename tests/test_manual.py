@@ -18,6 +18,7 @@ PAGES = """
     reference/index reference/interactions reference/denoising reference/models reference/transport reference/evaluation
     reference/tuning reference/report reference/spark reference/errors
     command-line data-formats data-sets splits-and-noise metrics
+    gallery guides/messy-log
     results-overview results more-results noise-benchmark performance benchmarks benchmark-history
     spark-sizing
     contributing architecture adding-a-model stability changelog glossary
@@ -43,6 +44,13 @@ def test_the_manual(tmp_path: Path) -> None:
     text = {name: page.read_text() for name, page in pages.items()}
     loaded = [(name, found) for name, page in text.items() for found in _LOADED.findall(page)]
     assert loaded == [], "something would be fetched when the page is read"
+
+    first = text["index"].partition("</article>")[0]
+    order = [first.index(each) for each in ("pip install", "find_noise", "prorec check", "grep -m 3", "report.png")]
+    assert order == sorted(order), "the first screen: install, Python, shell, and the picture"
+    assert 'href="command-line.html"' in text["index"].partition("<article")[0], "in the menu"
+    assert "copy.js" in text["index"]
+    assert text["gallery"].count("<img") >= 12
 
     assert text["how-it-works"].count('class="formula"') >= 8
     assert all(f'"formula-number">({number})' in text["how-it-works"] for number in (2, 3, 4, 7, 20, 22, 23))

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 TEST_PACKAGES = ("hypothesis", "pandas", "polars", "pytest")
 IN_SDIST = """
-    .github benchmarks docs reproduction src tests tools .pre-commit-config.yaml CHANGELOG.md CITATION.cff
+    .github benchmarks docs examples reproduction src tests tools .pre-commit-config.yaml CHANGELOG.md CITATION.cff
     CODE_OF_CONDUCT.md CONTRIBUTING.md LICENSE Makefile README.md SECURITY.md conftest.py constraints.txt
     constraints-minimum.txt pyproject.toml
 """.split()

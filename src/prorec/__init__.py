@@ -98,11 +98,11 @@ _NAMES = {
     "data.registry": "load_dataset",
     "data.splits": "Split split_at_time split_by_user split_globally split_leave_out",
     "data.writers": "write_interactions",
-    "denoise": "ProRec",
+    "denoise": "ProRec load",  # from there, because `load` knows ProRec only once that is imported
     "evaluation": "compare detection_metrics evaluate ranking_metrics tune",
     "front.noise_result": "NoiseResult find_noise",
     "interactions": "Interactions",
-    "models": "Recommendations load",
+    "models": "Recommendations",
     "noise": "NoiseFinder NoiseRateEstimate",
     "transport.factors": "Factors",
 }

@@ -142,7 +142,7 @@ def test_bad_verdicts(denoised: Path, text: str, message: str) -> None:
     sample, out = denoised.with_name("bad.csv"), denoised.with_name("after.csv")
     sample.write_text(text)
     done = run("audit", "read", str(sample), str(denoised), "--out", str(out))
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert message in done.stderr
     assert "bad.csv" in done.stderr
     assert not out.exists()
@@ -152,11 +152,11 @@ def test_a_log_without_flags(denoised: Path) -> None:
     log = denoised.with_name("clicks.csv")
     log.write_text("user,item\n1,2\n")
     done = run("audit", "draw", str(log), "--out", str(denoised.with_name("sample.csv")))
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "no column 'flagged'" in done.stderr
     log.write_text("user,item,flagged\n1,2,false\n")
     done = run("audit", "draw", str(log), "--out", str(denoised.with_name("sample.csv")))
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "no interaction is flagged" in done.stderr
 
 
@@ -165,7 +165,7 @@ def test_a_log_whose_wrong_flags_were_removed_is_refused(denoised: Path) -> None
     write_verdicts(sample, ["noise", "genuine"])
     assert run("audit", "read", str(sample), str(denoised), "--out", str(out)).returncode == 0
     done = run("audit", "read", str(sample), str(out))
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "1 rows of the random sample are not flagged" in done.stderr
 
 

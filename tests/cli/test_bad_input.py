@@ -46,7 +46,7 @@ def test_every_command_counts_the_bad_rows_and_can_skip_them(log: Path, tmp_path
         ("train", "clicks.csv", "-o", "model", *options),
     ):
         refused = run(*command, cwd=tmp_path)
-        assert refused.returncode == 2
+        assert refused.returncode == 3
         assert f"clicks.csv: 2 of {n_rows} rows cannot be used" in refused.stderr
         assert "the user id is missing (line 6)" in refused.stderr
         assert "4 columns instead of 3 (line 11)" in refused.stderr
@@ -102,7 +102,7 @@ def test_a_column_of_other_weights_is_no_dead_end(log: Path, tmp_path: Path) -> 
     assert "Weight" not in told.stderr
     assert (tmp_path / "told.csv").read_bytes() == (tmp_path / "found.csv").read_bytes()
     refused = run("denoise", "clicks.csv", "-o", "x.csv", "--weight-col", "Weight", cwd=tmp_path)
-    assert refused.returncode == 2
+    assert refused.returncode == 3
     assert "the weight is not from 0 to 1" in refused.stderr
     assert "--weight-col none" in refused.stderr
 
@@ -110,7 +110,7 @@ def test_a_column_of_other_weights_is_no_dead_end(log: Path, tmp_path: Path) -> 
 def test_errors_of_the_work_do_not_name_the_hidden_folder(tmp_path: Path) -> None:
     (tmp_path / "alone.csv").write_text("user,item\n1,5\n2,6\n3,5\n")
     refused = run("denoise", "alone.csv", "-o", "out.csv", cwd=tmp_path)
-    assert refused.returncode == 2
+    assert refused.returncode == 3
     assert "every user has one interaction only" in refused.stderr
     assert ".prorec" not in refused.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["alone.csv"]

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import prorec
+from prorec.cli.exit_codes import ExitCode
 from prorec.models import NCE
 from tests.cli.shell import COMMAND, Started, run, run_anew
 
@@ -68,7 +69,9 @@ def test_every_row_comes_back_with_three_more_columns(clicks: Path, tmp_path: Pa
     assert f"{first.noise_probability:.3f}" in done.stdout
     assert "MB of memory" in done.stdout
     assert "Separating clicks from negatives" in done.stderr, "plain lines where there is no terminal"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cleaned.csv"], "nothing is left beside it"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cleaned.csv", "cleaned.csv.provenance.json"], (
+        "nothing else is left beside it"
+    )
 
 
 def test_drop(clicks: Path, tmp_path: Path) -> None:
@@ -89,7 +92,7 @@ def test_streams(clicks: Path, tmp_path: Path) -> None:
     assert done.stdout == (tmp_path / "file.csv").read_text()
     assert "rows read" in done.stderr, "the summary does not go into the data"
     done = run_anew("denoise", "-", "-o", "-", "--format", "parquet", "-q", stdin=b"no parquet")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "standard input" in done.stderr
     words = [COMMAND, "denoise", str(clicks), "-o", "-", "--format", "parquet", "-q"]
     piped = subprocess.run(words, capture_output=True, check=True)
@@ -165,7 +168,7 @@ def test_columns_of_what_people_know(tmp_path: Path) -> None:
         (("--suspect-col", "bought", "--force", "--trusted-col", "bought"), "must not be both trusted and suspect"),
     ):
         refused = run(*command, *options)
-        assert refused.returncode == 2
+        assert refused.returncode == (ExitCode.BAD_DATA if "--force" in options else ExitCode.USAGE)
         assert problem in " ".join(refused.stderr.split())
 
 
@@ -245,7 +248,8 @@ def test_bad_input_is_refused_and_nothing_is_written(
     (tmp_path / "counts.csv").write_text("user,item,weight\n1,5,3\n1,6,1\n2,6,1\n")
     before = sorted(tmp_path.iterdir())
     done = run("denoise", *words, "--out", "out.csv", cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
+    is_about_the_log = words[0] != "clicks.csv" or "--user-col" in words
+    assert done.returncode == (ExitCode.BAD_DATA if is_about_the_log else ExitCode.USAGE), done.stderr
     assert problem in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
@@ -283,7 +287,7 @@ def test_columns_that_cannot_be_written_are_refused_before_the_work(tmp_path: Pa
     (tmp_path / "log.csv").write_text("user,item,flagged,prorec_flagged\n1,1,0,0\n1,2,0,0\n2,1,0,0\n")
     for log, problem in (("log.parquet", "can be written as text"), ("log.csv", "'flagged' and 'prorec_flagged'")):
         done = run("denoise", log, "-o", "out.csv", cwd=tmp_path)
-        assert done.returncode == 2
+        assert done.returncode == 3
         assert problem in done.stderr
         assert "itting" not in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "log.parquet"]
@@ -292,7 +296,7 @@ def test_columns_that_cannot_be_written_are_refused_before_the_work(tmp_path: Pa
 def test_a_closed_pipe_leaves_the_output_whole(clicks: Path, tmp_path: Path) -> None:
     words = f"{COMMAND} denoise {clicks} -o {tmp_path}/out.csv | true"
     subprocess.run(["bash", "-c", words], check=False, capture_output=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.csv.provenance.json"]
 
 
 def test_force(clicks: Path, tmp_path: Path) -> None:
@@ -313,7 +317,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file(clicks: Path, tmp_path: Path, 
 
     run("denoise", str(clicks), "--out", str(tmp_path / "first.csv"))  # so that numba has nothing to write any more
     done = run_anew("denoise", str(clicks), "--out", str(out), "--force", preexec_fn=limited)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == 1, done.stderr
     assert "no space left" in done.stderr
     assert "Traceback" not in done.stderr
     assert out.read_text() == "old"
@@ -352,7 +356,11 @@ def test_killed_at_random_moments_and_resumed(state: str, options: tuple[str, ..
         assert not out.exists() or out.read_bytes() == expected
         assert run(*words, "--out", "out.parquet", "--resume", cwd=tmp_path).returncode == 0
         assert out.read_bytes() == expected
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["clicks.csv", "expected.parquet", "out.parquet"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "clicks.csv",
+            *("expected.parquet", "expected.parquet.provenance.json"),
+            *("out.parquet", "out.parquet.provenance.json"),
+        ]
         out.unlink()
 
 
@@ -362,7 +370,7 @@ def test_the_state_of_an_interrupted_run_is_not_deleted_by_mistake(clicks: Path,
     prorec.ProRec(NCE(rank=20)).fit(log, checkpoint=work)
     for words in ((str(clicks), "-p", "rank=20"), ("nowhere.csv", "--force"), ("nowhere.csv", "--resume")):
         done = run("denoise", *words, "-o", "out.csv", cwd=tmp_path)
-        assert done.returncode == 2
+        assert done.returncode == (ExitCode.BAD_DATA if words[0] == "nowhere.csv" else ExitCode.USAGE)
         assert (work / "round.npz").exists()
     refused = run("denoise", str(clicks), "-o", "out.csv", cwd=tmp_path).stderr
     assert all(option in refused for option in ("interrupted", "--resume", "--force"))
@@ -411,7 +419,7 @@ def test_resuming_a_different_run_is_refused(clicks: Path, tmp_path: Path) -> No
     log = prorec.read_interactions(clicks, duplicates="max")
     prorec.ProRec(NCE(rank=20)).fit(log, checkpoint=work)
     done = run("denoise", str(clicks), "-o", str(tmp_path / "out.csv"), "-p", "rank=19", "--resume")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "checkpoint of other parameters or other interactions" in done.stderr
     assert work.exists(), "it may still be worth something"
     assert run("denoise", str(clicks), "-o", str(tmp_path / "out.csv"), "-p", "rank=20", "--resume").returncode == 0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.csv as pacsv
@@ -11,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import prorec
-from tests.cli.shell import run
+from tests.cli.shell import COMMAND, run, run_anew
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +73,12 @@ def test_score_unknown_users_and_items(folder: Path) -> None:
 def test_models_that_cannot_score_are_refused(folder: Path) -> None:
     later = str(folder / "later.csv")
     done = run("score", str(folder / "plan"), later, "--out", "-")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "--noise-method cross-fit" in done.stderr
     plain = run("train", str(folder / "week.csv"), "--model", "svd", "-p", "rank=4", "--out", str(folder / "svd"))
     assert plain.returncode == 0, plain.stderr
     done = run("score", str(folder / "svd"), later, "--out", "-")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "SVD" in done.stderr
     done = run("score", str(folder / "model"), later, "--out", str(folder / "week.csv"))
     assert done.returncode == 2
@@ -102,3 +106,69 @@ def test_denoise_with_cross_fitted_probabilities(folder: Path) -> None:
         assert done.returncode == 2
         assert words[0].lstrip("-") in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_stream_is_scored_line_by_line(folder: Path) -> None:
+    """Each line is answered before the next one is sent."""
+    words = [COMMAND, "score", str(folder / "model"), "-", "--out", "-"]
+    week = prorec.read_interactions(folder / "week.csv")
+    users, items = week.users, week.items
+    sent = [f"{users[0]};{items[3]}", f"{users[1]};{items[5]}", f"stranger;{items[2]}", f"{users[0]};no such item"]
+    answers = []
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(words, text=True, **pipes) as run_:
+        assert run_.stdin is not None
+        assert run_.stdout is not None
+        assert run_.stderr is not None
+        for line in ["user;item", *sent]:
+            run_.stdin.write(line + "\n")
+            run_.stdin.flush()
+            answers.append(run_.stdout.readline().rstrip("\n"))
+        run_.stdin.write("only one column\n")
+        run_.stdin.close()
+        assert run_.stdout.read() == ""
+        errors = run_.stderr.read()
+    assert run_.returncode == 0, errors
+    assert answers[0] == "user;item;noise_probability;basis"
+    assert [answer.rpartition(";")[0].rpartition(";")[0] for answer in answers[1:]] == sent
+    bases = [answer.rpartition(";")[2] for answer in answers[1:]]
+    assert bases[2:] == ["popularity", "unknown item"]
+    assert set(bases[:2]) <= {"models", "seen"}
+    assert "line 6 is left out: a row must have 2 columns" in errors
+    assert "4 rows scored" in errors
+
+
+def test_a_stream_and_a_file_agree_about_known_users(folder: Path) -> None:
+    later = (folder / "later.csv").read_bytes()
+    streamed = run_anew("score", str(folder / "model"), "-", "--out", "-", "--json", stdin=later)
+    assert streamed.returncode == 0, streamed.stderr
+    filed = run("score", str(folder / "model"), str(folder / "later.csv"), "--out", "-", "--quiet")
+    rows = [list(csv.DictReader(io.StringIO(done.stdout))) for done in (streamed, filed)]
+    assert [row["basis"] for row in rows[0]] == [row["basis"] for row in rows[1]]
+    values = [[float(row["noise_probability"] or -1) for row in each] for each in rows]
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-5)
+    summary = json.loads(streamed.stderr)
+    assert (summary["rows"], summary["rows_skipped"]) == (len(rows[0]), 0)
+    refused = run_anew("score", str(folder / "model"), "-", "--out", "-", stdin=b"user,item\n1\n")
+    assert (refused.returncode, "none of the 1 rows can be used" in refused.stderr) == (3, True)
+    assert run_anew("score", str(folder / "model"), "-", "--out", "-", stdin=b"").returncode == 3
+
+
+def test_ids_of_another_type_are_those_of_the_model(folder: Path) -> None:
+    """One id that is no number makes all ids of a file text."""
+    week = prorec.read_interactions(folder / "week.csv")
+    known = f"{week.users[0]},{week.items[3]}\n"
+    (folder / "numbers.csv").write_text(f"user,item\n{known}")
+    (folder / "texts.csv").write_text(f"user,item\n{known}ann,{week.items[3]}\n{week.users[0]},tea\n")
+    answers = {}
+    for name in ("numbers", "texts"):
+        done = run("score", str(folder / "model"), str(folder / f"{name}.csv"), "--out", "-", "--quiet")
+        assert done.returncode == 0, done.stderr
+        answers[name] = done.stdout.splitlines()
+    assert answers["texts"][1] == answers["numbers"][1]
+    assert [line.rpartition(",")[2] for line in answers["texts"][2:]] == ["popularity", "unknown item"]
+    done = run("recommend", str(folder / "model"), "-k", "1", "-u", str(week.users[0]), "-u", "ann", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
+    assert "the model does not know this user" in done.stderr
+    assert json.loads(done.stderr.splitlines()[-1])["unknown_users"] == ["ann"]

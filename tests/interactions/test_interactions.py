@@ -324,13 +324,19 @@ def test_align_brings_another_log_onto_the_same_index() -> None:
         others.align(train)
 
 
-def test_ids_that_differ_only_in_type_are_refused() -> None:
+def test_ids_that_are_written_the_same_are_the_same() -> None:
     numbers = Interactions.from_table(pa.table({"user": [1, 2], "item": [1, 2]}))
     text = Interactions.from_table(pa.table({"user": ["1", "2"], "item": [1, 2]}))
-    with pytest.raises(InputError, match=r"user ids are .* on one side \(such as .*read both with the same type"):
-        text.align(numbers)
-    with pytest.raises(InputError, match="item ids are integers on one side"):
-        numbers.with_item_info(names={"1": "One"})
+    assert text.align(numbers).users.tolist() == [1, 2]
+    assert numbers.align(text).users.tolist() == ["1", "2"]
+    named = numbers.with_item_info(names={"2": "Two", "1": "One"})
+    assert named.item_names is not None
+    assert named.item_names.tolist() == ["One", "Two"]
+    wanted = ["2", "02", " 2", "2.0", "+2", "two", "", str(2**63), str(-(2**63)), "9" * 40]
+    assert numbers.user_positions(wanted).tolist() == [1] + [-1] * 9
+    large = Interactions.from_table(pa.table({"user": [2**63 - 1, -(2**63)], "item": [1, 2]}))
+    assert large.user_positions([str(2**63 - 1), str(2**63), str(-(2**63 - 1))]).tolist() == [1, -1, -1]
+    assert text.user_positions([1, 3]).tolist() == [0, -1]
     assert numbers.user_positions(np.array([2], dtype=np.int8)).tolist() == [1]
     assert numbers.user_positions(user for user in (2, 9)).tolist() == [1, -1]
     with pytest.raises(InputError, match="must be given as a list of ids"):
@@ -339,8 +345,6 @@ def test_ids_that_differ_only_in_type_are_refused() -> None:
         text.user_positions("1")
     with pytest.raises(InputError, match="must be integers or text"):
         text.user_positions([None])
-    with pytest.raises(InputError, match=r"user ids are integers on one side .* and text on the other"):
-        numbers.user_positions(["1"])
 
 
 def test_held_out_parts_of_a_split_made_elsewhere() -> None:

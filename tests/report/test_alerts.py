@@ -69,6 +69,8 @@ def test_order_and_counts(findings: Findings) -> None:
     for alert, users in zip(alerts, ([0, 1], [2, 3], [4, 5], [6, 7]), strict=False):
         assert alert.sentence.startswith("2 accounts ")
         assert f": {log.activity[users].sum():,} clicks (" in alert.sentence
+        first, second = sorted(users, key=lambda user: (-log.activity[user], user))
+        assert alert.sentence.endswith(f"They are {log.users[first]} and {log.users[second]}.")
     sentences = [alert.sentence for alert in alerts]
     assert sentences[4].startswith("1 item has ")
     assert sentences[5].startswith("2 items were ")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError, MemoryLimitError, MissingExtraError
+from prorec._core.versions import advise_install
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +62,7 @@ def _open_device(name: str) -> torch.device:
         import torch
     except ModuleNotFoundError:
         raise MissingExtraError(
-            f"device {name!r} needs PyTorch, which is not installed: pip install 'prorec[torch]'"
+            f"device {name!r} needs PyTorch, which is not installed: {advise_install('torch')}"
         ) from None
     except (ImportError, OSError) as error:
         raise MissingExtraError(f"device {name!r} needs PyTorch, which cannot be loaded: {error}") from None

@@ -26,7 +26,8 @@ _BAD_PATH = (
     errno.EROFS,
 )
 """Errors of the system that a user can remove by giving another path."""
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of the system that more space would avoid."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """Errors of file systems that cannot give a file a second name."""
 EXISTS = "this file exists already; pass overwrite=True to replace it"
@@ -81,7 +82,7 @@ def prefix_errors(path: Path) -> Iterator[None]:
     except InputError as error:
         raise type(error)(f"{path}: {error}") from error.__cause__
     except OSError as error:
-        if error.errno in _DISK_FULL:
+        if error.errno in DISK_FULL:
             raise InputError(f"{path}: there is no space left to write this file ({error.strerror})") from error
         if error.errno not in _BAD_PATH:
             raise

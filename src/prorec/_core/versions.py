@@ -33,6 +33,34 @@ def find_unsupported_version() -> str | None:
     return None
 
 
+def advise_install(extra: str) -> str:
+    """Return the command that installs what an extra needs.
+
+    It names the packages themselves, because `pip install 'prorec[report]'` needs an index that has it.
+
+    Parameters
+    ----------
+    extra : str
+        Name of the extra, such as "report".
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> advise_install("report")
+    "pip install 'jinja2>=3.1'"
+    """
+    try:
+        requirements = metadata.requires("prorec") or []
+    except metadata.PackageNotFoundError:
+        requirements = []
+    found = [re.fullmatch(rf"([^;]+?)\s*;\s*extra == ['\"]{extra}['\"]", each) for each in requirements]
+    packages = " ".join(f"'{match[1]}'" for match in found if match)
+    return f"pip install {packages}" if packages else f"install the packages of the extra {extra}"
+
+
 def _release(version: str) -> list[int]:
     """Return the numbers of a version before any suffix, without zeros at the end."""
     numbers = [int(number) for number in re.match(r"[\d.]*", version)[0].split(".") if number]  # type: ignore[index]

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import io
-import logging
 import sys
-import warnings
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from prorec import __version__
-from prorec._core.errors import InputError, MissingExtraError, ProrecError
-from prorec.cli.command import PlainCommand, PlainGroup, name_options
-from prorec.cli.console import shorten
+from prorec.cli.command import PlainCommand, PlainGroup
+from prorec.cli.exit_codes import ExitCode
+from prorec.cli.messages import has_json_errors, report_error, start_messages
 from prorec.cli.streams import checked_streams
 
 COMMANDS = {
@@ -77,37 +74,24 @@ for _name, _help in COMMANDS.items():
 def main() -> None:
     """Run the command line, and exit.
 
-    The exit code is 0 for success, 2 for input that is refused, 130 for Ctrl-C, 143 for SIGTERM, and 1 for any other
-    failure.
+    `ExitCode` has all exit codes.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets question marks, not a crash
-    warnings.showwarning = _show_warning  # type: ignore[assignment]
-    if "--debug" in sys.argv:
-        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    words = [word for word in sys.argv[1:] if word != "--debug"]  # --debug may stand anywhere
+    start_messages(sys.argv[1:])
     try:
-        app([word for word in sys.argv[1:] if word != "--debug"])  # --debug may stand anywhere
+        # Typer prints errors of the command line itself, in colours, but not as JSON.
+        code = app(words, standalone_mode=not has_json_errors()) or ExitCode.SUCCESS
+        sys.exit(report_error(KeyboardInterrupt()) if code == ExitCode.INTERRUPTED else code)
     except BrokenPipeError:  # the reader of a pipe, such as head, has ended
         sys.stderr.close()
-        sys.exit(1)
+        sys.exit(ExitCode.FAILED_RUN)
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        is_explained = isinstance(error, ProrecError)
-        text = name_options(str(error)) if is_explained else f"{type(error).__name__}: {error} (--debug shows where)"
-        _print_message(text, "red")
-        sys.exit(2 if isinstance(error, (InputError, MissingExtraError)) else 1)
-
-
-def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
-    """Print a warning without the line of code that Python shows."""
-    _print_message(name_options(str(message)), "yellow")
-
-
-def _print_message(text: str, style: str) -> None:
-    """Print a message to standard error, in one paragraph."""
-    Console(stderr=True).print(Text("prorec: ", style=style) + Text(shorten(text)), soft_wrap=True)
+        sys.exit(report_error(error))
 
 
 def _show_version(is_given: bool) -> None:

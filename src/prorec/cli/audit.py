@@ -12,11 +12,14 @@ import pyarrow as pa
 import typer
 from numpy.typing import NDArray
 
+from prorec._core.checks import check_int
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
 from prorec.cli.command import Options, PlainCommand, PlainGroup, as_command, refuse
+from prorec.cli.exit_codes import blame_data
 from prorec.cli.options import ConsoleOptions, FormulaOptions, LogOptions, TableOutput
 from prorec.cli.output_files import check_distinct, check_formulas, check_output, describe_formulas, write_rows
+from prorec.cli.provenance_file import describe_file
 from prorec.data.readers import open_table
 from prorec.data.source_table import SourceTable
 from prorec.interactions import Interactions
@@ -69,7 +72,8 @@ def draw(output: TableOutput, sample: DrawOptions, console: ConsoleOptions, log:
     check_formulas(output, log.format)
     with console.progress() as progress:
         source = log.read(progress)
-    with prefix_errors(Path(log.log)):
+    check_int("n", sample.n, 1)
+    with blame_data(), prefix_errors(Path(log.log)):
         flagged = _read_flags(source)
         drawn = draw_flagged(flagged, sample.n, seed=sample.seed)
     # One row for each pair: the first.
@@ -81,8 +85,10 @@ def draw(output: TableOutput, sample: DrawOptions, console: ConsoleOptions, log:
     verdict = "prorec_verdict" if "verdict" in names else "verdict"
     columns = [table.column(at) for at in kept]
     table = pa.table([*columns, pa.array([""] * len(drawn))], names=[*names, verdict])
-    n_formulas = write_rows(table, output, log.format)
-    result = {"rows": len(drawn), "flagged": int(flagged.sum()), "out": output.out, "formula_cells": n_formulas}
+    provenance = console.provenance(log=log.describe(source))
+    n_formulas = write_rows(table, output, log.format, provenance=provenance)
+    result = {"rows": len(drawn), "flagged": int(flagged.sum()), "out": output.out}
+    result |= {"formula_cells": n_formulas, "provenance": provenance}
     text = describe_formulas(n_formulas) + (
         f"{len(drawn):,} of {result['flagged']:,} flagged pairs drawn.\nWrite noise or genuine into the column "
         f"{verdict!r}, from the top, and then run: prorec audit read {output.out} {log.log}"
@@ -143,23 +149,25 @@ def read(verdict_file: VerdictFile, output: RecalibratedOutput, console: Console
         check_fdr(output.fdr)
     with console.progress() as progress:
         source = log.read(progress)
-    with prefix_errors(Path(log.log)):
-        flagged = _read_flags(source)
-    verdicts = _read_verdict_file(verdict_file.sample, source.interactions, log)
-    found = audit_flags(verdicts, flagged)
-    result = asdict(found) | {"verdicts": len(verdicts.positions), "out": output.out}
+    with blame_data():
+        with prefix_errors(Path(log.log)):
+            flagged = _read_flags(source)
+        verdicts = _read_verdict_file(verdict_file.sample, source.interactions, log)
+        found = audit_flags(verdicts, flagged)
+    provenance = console.provenance(log=log.describe(source), sample=describe_file(verdict_file.sample))
+    result = asdict(found) | {"verdicts": len(verdicts.positions), "out": output.out, "provenance": provenance}
     lines = [str(found)]
     if n_other := len(verdicts.positions) - (found.n_checked - found.n_skipped):
         lines.append(f"{n_other:,} other verdicts, not on drawn rows, do not count in the bound.")
     if output.out is not None:
-        with prefix_errors(Path(log.log)):
+        with blame_data(), prefix_errors(Path(log.log)):
             probability = recalibrate(_read_probabilities(source), verdicts, flagged)
         flags = flagged.copy()
         flags[verdicts.positions] = verdicts.is_noise
         if output.fdr is not None:
             flags = flag_interactions(probability, fdr=output.fdr)
         table = _replace_columns(source, probability, flags)
-        n_formulas = write_rows(table, written, log.format, source)
+        n_formulas = write_rows(table, written, log.format, source, provenance=provenance)
         result |= {"flagged_after": int(flags.sum()), "formula_cells": n_formulas}
         target = "standard output" if output.out == "-" else output.out
         lines.append(f"Recalibrated probabilities and {int(flags.sum()):,} flagged pairs written to {target}.")

@@ -10,10 +10,12 @@ from typing import Any
 
 from rich.console import Console
 
-from prorec._core.errors import InputError
+from prorec._core.provenance import digest_file
 from prorec.cli.check_summary import print_check
 from prorec.cli.command import as_command, name_options, refuse
+from prorec.cli.exit_codes import BadDataError, blame_data
 from prorec.cli.options import ConsoleOptions, LogOptions, TimeOptions
+from prorec.data.column_values import check_time_format
 from prorec.data.formats import format_suffix
 from prorec.data.log_check import LogCheck, check_log
 from prorec.noise import Issues, find_issues
@@ -42,15 +44,19 @@ def check(log: CheckOptions, console: ConsoleOptions) -> None:
 
     Raises
     ------
-    InputError
+    BadDataError
         If the log cannot be used as it is; what could be found out is printed before.
     """
     refuse((name for name in log.given if name == "skip_bad_rows"), "here, because check always counts bad rows")
+    log.check_format()
+    check_time_format(log.time_format)
     arguments = log.reader_arguments() | {"timestamp_col": log.timestamp_col, "time_format": log.time_format}
     del arguments["skip_bad_rows"]
-    with console.progress() as progress, log.open() as path:
+    with console.progress() as progress, blame_data(), log.open() as path:
         progress("Reading the log", 0, 1)
         found = check_log(path, **arguments)
+        name = "standard input" if log.log == "-" else Path(log.log).name
+        provenance = console.provenance(log={"name": name, "sha256": digest_file(path)})
         progress("Reading the log", 1, 1)
         issues = None
         if found.source is not None:
@@ -58,13 +64,14 @@ def check(log: CheckOptions, console: ConsoleOptions) -> None:
             issues = find_issues(found.source.interactions)
             progress("Finding accounts that stand out", 1, 1)
     result = describe_check(found, issues) | {"log": log.log, "next": _next_commands(found, log)}
+    result["provenance"] = provenance
     if console.json:
         console.print_result(result, "")
     elif not console.quiet:
         print_check(result, Console())
     if found.problem is not None:
         name = "standard input" if log.log == "-" else log.log
-        raise InputError(f"{name}: {found.problem}")
+        raise BadDataError(f"{name}: {found.problem}")
 
 
 def describe_check(found: LogCheck, issues: Issues | None) -> dict[str, Any]:

@@ -8,7 +8,9 @@ the options, so a new field needs no second declaration.
 from __future__ import annotations
 
 import inspect
+import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -22,8 +24,10 @@ from typer.core import TyperCommand, TyperGroup
 from prorec._core.errors import InputError
 from prorec._core.interrupts import interruptible
 from prorec._core.parameters import Parameter, parameters_of
+from prorec._core.provenance import describe_settings
 from prorec.cli.console import shorten
 
+_log = logging.getLogger("prorec.cli")
 _METAVARS = {int: "INT", float: "FLOAT", Path: "PATH", str: "TEXT"}
 _FLAGS = {
     "pass overwrite=True": "pass --force",
@@ -35,6 +39,10 @@ _FLAGS = {
     "call fit with refit=True": "train it with prorec train --denoise",
 }
 """Advice for Python, and the same for the command line."""
+_NO_SETTINGS = frozenset(
+    "log sample out items report compare force resume json quiet config log_json log_level fail_above".split()
+)
+"""Options that do not change the content of a table or a model: what is read and written, and messages."""
 _option_names: set[str] = set()
 """Names of all fields that are options, for error messages."""
 
@@ -50,6 +58,8 @@ class Options:
     """Title of the group in which the help shows the options; None for the first group."""
     given: tuple[str, ...]
     """Names of the options that the user gave, without those that are required."""
+    settings: Mapping[str, Any]
+    """The name of the command, and all its options that were given and change the result."""
 
 
 @dataclass(frozen=True)
@@ -91,16 +101,24 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
     parameters = {name: _parameters_in(hint) for name, hint in groups.items()}
 
     def run(ctx: typer.Context, **options: Any) -> None:
-        arguments = {}
+        started = time.perf_counter()
+        arguments: dict[str, Any] = {}
+        settings: dict[str, Any] = {"command": function.__name__}
         for name, hint in groups.items():
             given = [each for each in parameters[name] if _is_given(ctx, each.name)]
             values = {each.name: _parse(each, options[each.name]) for each in given}
+            settings |= {each: value for each, value in values.items() if each not in _NO_SETTINGS}
             arguments[name] = values if get_args(hint) else hint(**values)
             if not get_args(hint):
                 optional = tuple(each.name for each in given if each.default is not MISSING)
                 object.__setattr__(arguments[name], "given", optional)  # it is frozen
+                object.__setattr__(arguments[name], "settings", settings)
+        command = f"prorec {function.__name__}"
+        _log.info("%s starts", command, extra={"fields": {"settings": describe_settings(settings)}})
         with interruptible():
             function(**arguments)
+        seconds = round(time.perf_counter() - started, 3)
+        _log.info("%s ends after %.1f s", command, seconds, extra={"fields": {"seconds": seconds}})
 
     options = [_option(each, hint) for name, hint in groups.items() for each in parameters[name]]
     options.sort(key=lambda option: option.default is not inspect.Parameter.empty)  # required ones first

@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from prorec._core.sharing import share_results
+from prorec._core.versions import advise_install
 from prorec.cli.command import Options, as_command
 from prorec.cli.console import make_table, print_plain
 from prorec.cli.output_files import check_report
@@ -79,7 +80,7 @@ def demo(options: DemoOptions) -> None:
     if has_report:
         print_plain(console, f"The report is in {options.report}. Open it in a browser.")
     else:
-        print_plain(console, "Install prorec[report] to get a report as well: pip install 'prorec[report]'")
+        print_plain(console, f"To get a report as well: {advise_install('report')}")
 
 
 def demo_denoiser() -> ProRec:

@@ -19,6 +19,8 @@ from prorec.cli.command import Options, as_command, refuse
 from prorec.cli.console import print_plain
 from prorec.cli.denoise_on_spark import denoise_on_spark
 from prorec.cli.denoise_summary import describe_summary, summarize
+from prorec.cli.exit_codes import blame_data
+from prorec.cli.gate import GateOptions, count_noise
 from prorec.cli.options import (
     AlgorithmSettings,
     ConsoleOptions,
@@ -39,6 +41,7 @@ from prorec.cli.output_files import (
     write_rejected,
     write_rows,
 )
+from prorec.cli.provenance_file import describe_file
 from prorec.cli.work_folder import INTERRUPTED, WorkDirectory
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
@@ -103,6 +106,7 @@ def denoise(
     items: ItemOptions,
     algorithm: AlgorithmSettings,
     spark: SparkOptions,
+    gate: GateOptions,
 ) -> None:
     """Find the interactions that are noise.
 
@@ -126,16 +130,19 @@ def denoise(
         Details for the report.
     spark : SparkOptions
         The engine.
+    gate : GateOptions
+        The quality gate.
 
     Raises
     ------
     InputError
         If an option, the log or an output is refused. All that can be checked is checked before the work starts.
     """
+    gate.check(noise.get("noise_method"))
     if spark.engine == "spark":
         refuse((*items.given, *marks.given), "with --engine spark")
         refuse((name for name in output.given if name == "escape_formulas"), "with --engine spark")
-        denoise_on_spark(log, output, noise | algorithm, console, model, spark.master)
+        denoise_on_spark(log, output, noise | algorithm, console, model, gate, spark.master)
         return
     refuse((name for name in spark.given if name == "master"), "without --engine spark")
     is_cross_fitted = noise.get("noise_method") != "plan"
@@ -158,23 +165,30 @@ def denoise(
         clicks = items.describe(log, source) if needs_times else source.interactions
         _check_columns(source, Path(f"-.{log.format or 'csv'}" if output.out == "-" else output.out))
         denoiser.model = model.cap_rank(denoiser.model, clicks)
-        known = marks.read(source)
+        denoiser.check_parameters(clicks.matrix.shape)
+        with blame_data():
+            known = marks.read(source)
+        inputs = {"log": log.describe(source)}
+        if items.items is not None:
+            inputs["items"] = describe_file(items.items)
+        provenance = console.provenance(**inputs)
 
         def fit_and_write(work: Path | None = None) -> tuple[dict[str, Any], str]:
             """Write the rows and the report, and return what the summary says of the rows."""
             # Only a report needs the losses, and a model that is fitted to the new weights.
             has_report = output.report is not None
             run: dict[str, Any] = {"checkpoint": work, "progress": progress, **known}
-            denoiser.fit(clicks, refit=has_report, track_loss=has_report, **run)
+            with blame_data():
+                denoiser.fit(clicks, refit=has_report, track_loss=has_report, **run)
             table = _denoised_rows(source, denoiser, drop=output.drop)
             rejected, text = write_rejected(
                 source, output.out, force=output.force, escape_formulas=output.escape_formulas
             )
-            n_formulas = write_rows(table, output, log.format, source, work)
+            n_formulas = write_rows(table, output, log.format, source, work, provenance=provenance)
             if output.report is not None:
                 shown: dict[str, Any] = {"seconds": time.perf_counter() - started, "n_rows": source.table.num_rows}
                 shown |= {"title": log.report_title, "progress": progress, "overwrite": output.force}
-                write_report(denoiser, output.report, **shown)
+                write_report(denoiser, output.report, provenance=provenance, **shown)
             written = {"rows_written": int(table.num_rows), "formula_cells": n_formulas}
             return rejected | written, text + describe_formulas(n_formulas)
 
@@ -188,8 +202,12 @@ def denoise(
         "out": output.out,
         "report": None if output.report is None else str(output.report),
         "seconds": round(time.perf_counter() - started, 2),
+        "provenance": provenance,
     }
+    share, is_identified = count_noise(denoiser)
+    summary |= gate.measure(share, is_identified=is_identified)
     console.print_result(summary, text + describe_summary(summary), out=output.out)
+    gate.judge(summary)
 
 
 def _read_marks(role: str, name: str, source: SourceTable) -> NDArray[np.bool_]:
@@ -238,7 +256,7 @@ def _check_outputs(output: DenoiseOutput, log: LogOptions, items: ItemOptions) -
 def _check_columns(source: SourceTable, path: Path) -> None:
     """Refuse columns that cannot be written, before the work rather than after it."""
     zeros = np.zeros(len(source.interactions), dtype=np.float32)
-    with prefix_errors(path):
+    with blame_data(), prefix_errors(path):
         table = source.with_columns(dict.fromkeys(("weight", "noise_probability", "flagged"), zeros))
         write_table(table.slice(0, 1), io.BytesIO(), path.name)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import fields
@@ -14,8 +16,11 @@ from prorec._core.errors import InputError
 from prorec.cli.command import refuse
 from prorec.cli.console import print_plain
 from prorec.cli.denoise_summary import describe_summary
+from prorec.cli.exit_codes import blame_data
+from prorec.cli.gate import GateOptions
 from prorec.cli.options import ConsoleOptions, DenoiseOutput, LogOptions, ModelOptions
 from prorec.cli.output_files import check_distinct, check_report
+from prorec.cli.provenance_file import FILE_NAME
 from prorec.cli.work_folder import INTERRUPTED
 from prorec.data.formats import format_suffix
 
@@ -34,6 +39,7 @@ def denoise_on_spark(
     settings: Mapping[str, Any],
     console: ConsoleOptions,
     model: ModelOptions,
+    gate: GateOptions,
     master: str | None,
 ) -> None:
     """Read a table, denoise it, and write it with three more columns, whole or not at all.
@@ -50,6 +56,8 @@ def denoise_on_spark(
         Output on the console.
     model : ModelOptions
         Parameters of ALS.
+    gate : GateOptions
+        The quality gate.
     master : str or None
         Master of Spark; by default the session that there is, or this machine.
 
@@ -82,28 +90,43 @@ def denoise_on_spark(
     if files.exists(work) and not output.resume and not output.force:
         raise InputError(f"{out}: {INTERRUPTED}")
     progress = Console(stderr=True, quiet=console.quiet or console.json)
-    result = denoiser.fit(
-        _read_table(spark, files, log),
-        user_col=log.user_col,
-        item_col=log.item_col,
-        weight_col=log.weight_col,
-        work_dir=work,
-        resume=output.resume,
-        show_estimate=lambda text: print_plain(progress, text),
-    )
+    with blame_data():
+        table = _read_table(spark, files, log)
+        result = denoiser.fit(
+            table,
+            user_col=log.user_col,
+            item_col=log.item_col,
+            weight_col=log.weight_col,
+            work_dir=work,
+            resume=output.resume,
+            show_estimate=lambda text: print_plain(progress, text),
+        )
+    # The bytes of a table are spread over a cluster, so its digest is that of the list of its files.
+    sources = hashlib.sha256("\n".join(sorted(table.inputFiles())).encode()).hexdigest()
+    provenance = console.provenance(log={"name": log.log, "files_sha256": sources})
     rows = result.frame.where(f"not `{result.flag_column}`") if output.drop else result.frame
     # Into the work directory first, so that a part of the result never stands in place of the whole.
     rows.write.mode("overwrite").format(_format(out, log)).options(**_text_options(out, log)).save(f"{work}/result")
+    # Spark does not read files whose name starts like that.
+    files.write_text(f"{work}/result/_{FILE_NAME}", json.dumps(provenance, indent=2))
     if output.report is not None:
-        result.report(output.report, title=log.report_title)
-    summary = result.summary() | {"out": out, "report": None if output.report is None else str(output.report)}
+        result.report(output.report, title=log.report_title, provenance=provenance)
+    summary = result.summary() | {
+        "provenance": provenance,
+        "out": out,
+        "report": None if output.report is None else str(output.report),
+    }
     summary |= {"fdr": result.flag_rule.get("fdr"), "training_column": result.weight_column}
     if output.force:
         files.remove(out)
     files.move(f"{work}/result", out)
     files.remove(work)
     summary["seconds"] = round(time.perf_counter() - started, 2)
+    rate = summary["noise_rate"] or {"is_identified": False}
+    share = rate.get("estimate" if rate["is_identified"] else "high")
+    summary |= gate.measure(share, is_identified=rate["is_identified"])
     console.print_result(summary, describe_summary(summary))
+    gate.judge(summary)
 
 
 def _make_denoiser(settings: Mapping[str, Any], model: ModelOptions) -> SparkProRec:

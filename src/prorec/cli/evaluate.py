@@ -13,6 +13,7 @@ from prorec._core.checks import check_int
 from prorec._core.errors import DataWarning, InputError
 from prorec.cli.command import FieldsOf, Options, as_command
 from prorec.cli.console import make_table, print_plain
+from prorec.cli.exit_codes import blame_data
 from prorec.cli.options import ConsoleOptions, LogOptions, TimeOptions
 from prorec.denoise import ProRec
 from prorec.denoise.controls import WeightChange, equalize_weights, make_control, shuffle_weights
@@ -82,18 +83,21 @@ def evaluate(
                 DataWarning,
                 stacklevel=1,
             )
+        check_int("k", options.k, 1, clicks.n_items, "the number of items")
         models = _make_models(options, settings, clicks.matrix.shape)
-        comparison = compare_on_splits(
-            models,
-            clicks,
-            n_seeds=options.seeds,
-            k=options.k,
-            metrics=options.metrics,
-            baselines={name: name.partition("+")[0] for name in models},
-            progress=progress,
-        )
+        with blame_data():
+            comparison = compare_on_splits(
+                models,
+                clicks,
+                n_seeds=options.seeds,
+                k=options.k,
+                metrics=options.metrics,
+                baselines={name: name.partition("+")[0] for name in models},
+                progress=progress,
+            )
     if console.json:
-        console.print_result(comparison.to_rows(), "")
+        provenance = console.provenance(log=log.describe(source))
+        console.print_result({"models": comparison.to_rows(), "provenance": provenance}, "")
     else:
         _show(comparison, source.weight_column)
 

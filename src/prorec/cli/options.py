@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,9 +17,13 @@ from rich.console import Console
 from prorec._core.checks import check_choice
 from prorec._core.errors import InputError
 from prorec._core.progress import ConsoleProgress, Progress
+from prorec._core.provenance import digest_file, make_provenance
 from prorec.cli.command import FieldsOf, Options
 from prorec.cli.config_file import read_config
 from prorec.cli.console import print_plain
+from prorec.cli.exit_codes import BadDataError, blame_data
+from prorec.cli.messages import LogProgress, use_log_json, use_log_level, use_result_json
+from prorec.data.column_values import check_time_format
 from prorec.data.formats import format_suffix
 from prorec.data.item_info import add_item_info
 from prorec.data.readers import warn_about_skipped
@@ -110,15 +114,22 @@ class LogOptions(Options):
         InputError
             If it is not a log that can be read.
         """
+        self.check_format()
         progress("Reading the log", 0, 1)
         arguments = self.reader_arguments()
         if times is not None:
+            check_time_format(times.time_format)
             arguments |= {"timestamp_col": times.timestamp_col, "time_format": times.time_format, "with_times": True}
-        with self.open() as path:
-            source = read_source_table(path, **arguments)
+        with blame_data(), self.open() as path:
+            source = replace(read_source_table(path, **arguments), digest=digest_file(path))
         progress("Reading the log", 1, 1)
         warn_about_skipped("standard input" if self.log == "-" else self.log, source.skipped)
         return source
+
+    def check_format(self) -> None:
+        """Raise `InputError` if there is no such format."""
+        if self.format is not None:
+            check_choice("format", self.format, FORMATS)
 
     @contextmanager
     def open(self) -> Iterator[Path]:
@@ -131,12 +142,25 @@ class LogOptions(Options):
         Raises
         ------
         InputError
-            If there is no such format.
+            If the log cannot be used; it is called standard input if it is that.
         """
-        if self.format is not None:
-            check_choice("format", self.format, FORMATS)
         with _standard_input(self.format) if self.log == "-" else nullcontext(Path(self.log)) as path:
             yield path
+
+    def describe(self, source: SourceTable) -> dict[str, Any]:
+        """Return name and digest of the log.
+
+        Parameters
+        ----------
+        source : SourceTable
+            The log, from `read`.
+
+        Returns
+        -------
+        dict
+            An input for `ConsoleOptions.provenance`.
+        """
+        return {"name": "standard input" if self.log == "-" else Path(self.log).name, "sha256": source.digest}
 
     @property
     def report_title(self) -> str:
@@ -202,7 +226,8 @@ class ItemOptions(TimeOptions):
         is_log = options.log != "-" and self.items.resolve() == Path(options.log).resolve()
         arguments = options.reader_arguments()
         separator = arguments["separator"] if is_log else None
-        return add_item_info(source.interactions, self.items, arguments["item_col"], separator)
+        with blame_data():
+            return add_item_info(source.interactions, self.items, arguments["item_col"], separator)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,12 +301,13 @@ def load_denoiser(folder: Path) -> ProRec:
 
     Raises
     ------
-    InputError
+    BadDataError
         If there is no model in the folder, or one without a denoiser.
     """
-    denoiser = load(folder)
+    with blame_data():
+        denoiser = load(folder)
     if not isinstance(denoiser, ProRec):
-        raise InputError(
+        raise BadDataError(
             f"{folder}: a denoiser is needed, and this is {type(denoiser).__name__} without one; train it with "
             "prorec train --denoise"
         )
@@ -292,23 +318,42 @@ def load_denoiser(folder: Path) -> ProRec:
 class ConsoleOptions(Options):
     """Output on the console."""
 
-    json: bool = False
-    """Print the result as JSON."""
+    json: bool = field(default=False, metadata={"callback": use_result_json})
+    """Print the result as JSON; an error too, on standard error."""
     quiet: bool = field(default=False, metadata={"short": "-q"})
     """Print nothing but errors."""
     config: Path | None = field(default=None, metadata={"callback": read_config, "is_eager": True})
     """TOML file with options, in a table named like the command."""
+    log_level: str | None = field(default=None, metadata={"callback": use_log_level})
+    """Lowest level of log messages: debug, info, warning or error. By default warning, with --log-json info."""
+    log_json: bool = field(default=False, metadata={"callback": use_log_json})
+    """Write messages and progress as a log: one JSON object on each line of standard error."""
 
-    def progress(self) -> ConsoleProgress:
-        """Return a display of progress for a `with` block; it shows nothing beside JSON."""
-        return ConsoleProgress(quiet=self.quiet or self.json)
+    def progress(self) -> ConsoleProgress | LogProgress:
+        """Return a display of progress for a `with` block; beside JSON it shows nothing."""
+        return LogProgress() if self.log_json else ConsoleProgress(quiet=self.quiet or self.json)
 
-    def print_result(self, result: Mapping[str, Any] | list[Any], text: str, *, out: str = "") -> None:
+    def provenance(self, **inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Describe where the result of this command comes from.
+
+        Parameters
+        ----------
+        **inputs : mapping
+            Name and digest of each input.
+
+        Returns
+        -------
+        dict
+            Plain values for JSON; see `make_provenance`.
+        """
+        return make_provenance(inputs, self.settings)
+
+    def print_result(self, result: Mapping[str, Any], text: str, *, out: str = "") -> None:
         """Print the result of a command.
 
         Parameters
         ----------
-        result : dict or list
+        result : dict
             The result, for JSON.
         text : str
             The result in words.

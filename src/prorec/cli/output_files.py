@@ -13,6 +13,7 @@ import pyarrow as pa
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, check_replaceable, prefix_errors
 from prorec.cli.options import TableOutput
+from prorec.cli.provenance_file import provenance_path, write_provenance
 from prorec.data.formats import detect_format, format_suffix
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
@@ -42,6 +43,8 @@ def check_output(out: str | Path, *, force: bool) -> None:
             raise InputError("--out must be the name of a file; got an empty text")
         detect_format(path)
         _check_new(path, force=force)
+    with prefix_errors(provenance_path(path)):
+        _check_new(provenance_path(path), force=force)
 
 
 def check_distinct(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]) -> None:
@@ -292,8 +295,10 @@ def write_rows(
     format: str | None,
     source: SourceTable | None = None,
     work: Path | None = None,
+    *,
+    provenance: Mapping[str, Any] | None = None,
 ) -> int:
-    """Write a table, whole or not at all.
+    """Write a table, whole or not at all, and then its provenance into a file beside it.
 
     Parameters
     ----------
@@ -308,6 +313,8 @@ def write_rows(
         Log that the table was made from: in parquet, columns of text that are plain numbers become numbers.
     work : Path, optional
         Folder for the unfinished file, so that a killed run leaves no other trace.
+    provenance : mapping, optional
+        Provenance of the table; standard output has none.
 
     Returns
     -------
@@ -331,7 +338,10 @@ def write_rows(
         atomic_write(path, work, overwrite=output.force) as temporary,
         temporary.open("wb") as file,
     ):
-        return write_table(table, file, path.name, escape_formulas=output.escape_formulas)
+        n_formulas = write_table(table, file, path.name, escape_formulas=output.escape_formulas)
+    if provenance is not None:
+        write_provenance(provenance, path)
+    return n_formulas
 
 
 def _name_of(out: str, format: str | None) -> Path:

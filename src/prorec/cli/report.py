@@ -11,6 +11,8 @@ from typing import Any
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
 from prorec.cli.command import as_command, name_options, refuse
+from prorec.cli.exit_codes import blame_data
+from prorec.cli.gate import GateOptions, count_noise
 from prorec.cli.options import (
     AlgorithmSettings,
     ConsoleOptions,
@@ -22,6 +24,7 @@ from prorec.cli.options import (
     load_denoiser,
 )
 from prorec.cli.output_files import check_distinct, check_rejected, check_report, rejected_outputs, write_rejected
+from prorec.cli.provenance_file import describe_file, describe_model
 from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
 from prorec.denoise.noise_summary import describe_flags, summarize_noise
@@ -50,7 +53,7 @@ class ReportOutput(ForceOptions):
         """Return the summary of the earlier report; None without one."""
         if self.compare is None:
             return None
-        with prefix_errors(self.compare):
+        with blame_data(), prefix_errors(self.compare):
             try:
                 summary = json.loads(self.compare.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
@@ -68,6 +71,7 @@ def report(
     model: ModelOptions,
     source: ReportSource,
     algorithm: AlgorithmSettings,
+    gate: GateOptions,
 ) -> None:
     """Write a report that shows which clicks are noise: one HTML file, to read and to pass on.
 
@@ -85,6 +89,8 @@ def report(
         The recommender inside the denoiser.
     source : ReportSource
         The log or the denoiser.
+    gate : GateOptions
+        The quality gate.
 
     Raises
     ------
@@ -92,6 +98,7 @@ def report(
         If the page cannot be written, or an option or the log is refused.
     """
     started = time.perf_counter()
+    gate.check(noise.get("noise_method"))
     inputs = {"the log": source.log, "--items": items.items, "--compare": output.compare}
     outputs = {"--out": output.out, **rejected_outputs(output.out, skip=source.skip_bad_rows)}
     check_distinct(outputs, inputs)
@@ -100,26 +107,46 @@ def report(
     earlier = output.read_earlier()
     skipped: dict[str, Any] = {}
     text, positions = "", None
+    others = {"items": items.items, "compare": output.compare}
+    read = {name: describe_file(path) for name, path in others.items() if path is not None}
     with console.progress() as progress:
         if source.log != "-" and Path(source.log).is_dir():
             given = [*model.given, *noise, *algorithm, *source.given, *items.given]
             refuse([name for name in given if name != "items"], "for a denoiser that is fitted already")
             denoiser = load_denoiser(Path(source.log))
             if items.items is not None:
-                denoiser.interactions_ = add_item_info(denoiser.interactions_, items.items)
-            write_report(denoiser, output.out, earlier=earlier, progress=progress, overwrite=output.force)
+                with blame_data():
+                    denoiser.interactions_ = add_item_info(denoiser.interactions_, items.items)
+            share, is_identified = count_noise(denoiser)
+            measured = gate.measure(share, is_identified=is_identified)
+            provenance = console.provenance(model=describe_model(Path(source.log)), **read)
+            write_report(
+                denoiser,
+                output.out,
+                earlier=earlier,
+                progress=progress,
+                overwrite=output.force,
+                provenance=provenance,
+            )
         else:
             denoiser = ProRec(model.make(), **noise, **algorithm)
             denoiser.check_settings()
             log = source.read(progress, items)
             clicks, positions = items.describe(source, log), log.positions
             denoiser.model = model.cap_rank(denoiser.model, clicks)
-            denoiser.fit(clicks, progress=progress, track_loss=True)
+            denoiser.check_parameters(clicks.matrix.shape)
+            with blame_data():
+                denoiser.fit(clicks, progress=progress, track_loss=True)
+            share, is_identified = count_noise(denoiser)
+            measured = gate.measure(share, is_identified=is_identified)
+            provenance = console.provenance(log=source.describe(log), **read)
             seconds = time.perf_counter() - started
             shown: dict[str, Any] = {"seconds": seconds, "n_rows": log.table.num_rows, "earlier": earlier}
             shown |= {"title": source.report_title, "progress": progress, "overwrite": output.force}
-            write_report(denoiser, output.out, **shown)
+            write_report(denoiser, output.out, provenance=provenance, **shown)
             skipped, text = write_rejected(log, output.out, force=output.force)
-    result = summarize_noise(denoiser, positions) | {"out": str(output.out)} | skipped
+    result = summarize_noise(denoiser, positions) | {"out": str(output.out), "provenance": provenance}
+    result |= measured | skipped
     flags = name_options(describe_flags(result))
     console.print_result(result, f"{text}{flags}\nThe report is in {output.out}.")
+    gate.judge(result)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.checks import check_int
-from prorec._core.errors import InputError
+from prorec._core.errors import DataWarning, InputError
 from prorec.cli.command import as_command, refuse
+from prorec.cli.exit_codes import blame_data
 from prorec.cli.options import (
     AlgorithmSettings,
     ConsoleOptions,
@@ -35,8 +36,10 @@ from prorec.cli.output_files import (
     write_rejected,
     write_rows,
 )
+from prorec.cli.provenance_file import describe_model, write_provenance
 from prorec.data.source_table import SourceTable
 from prorec.denoise import ProRec
+from prorec.interactions import Interactions
 from prorec.models.model import Model, load
 
 
@@ -97,13 +100,19 @@ def train(
         clicks = source.interactions
         if isinstance(recommender, ProRec):
             recommender.model = model.cap_rank(recommender.model, clicks)
-            recommender.fit(clicks, progress=progress)
+            recommender.check_parameters(clicks.matrix.shape)
+            with blame_data():
+                recommender.fit(clicks, progress=progress)
         else:
             recommender = model.cap_rank(recommender, clicks)
+            recommender.check_parameters(clicks.matrix.shape)
             progress(f"Fitting {type(recommender).__name__}", 0, 1)
-            recommender.fit(clicks)
+            with blame_data():
+                recommender.fit(clicks)
             progress(f"Fitting {type(recommender).__name__}", 1, 1)
         recommender.save(output.out, overwrite=output.force)
+        provenance = console.provenance(log=log.describe(source))
+        write_provenance(provenance, output.out)
         skipped, text = write_rejected(source, output.out, force=output.force)
     result = {
         "model": str(recommender),
@@ -112,6 +121,7 @@ def train(
         "interactions": len(clicks),
         "out": str(output.out),
         "seconds": round(time.perf_counter() - started, 2),
+        "provenance": provenance,
     } | skipped
     console.print_result(result, text + _describe(recommender, source, output.out))
 
@@ -165,29 +175,39 @@ def recommend(options: RecommendOptions, output: RecommendOutput, console: Conso
     Raises
     ------
     InputError
-        If a user is not in the model, or k is larger than the number of items.
+        If no user is in the model, or k is larger than the number of items.
     """
     check_output(output.out, force=output.force)
     check_formulas(output, options.format)
-    recommender = load(options.model)
+    with blame_data():
+        recommender = load(options.model)
     clicks = recommender.interactions_
-    users = _parse_users(options.user, clicks.users) if options.user else clicks.users
+    users, unknown = _find_users(options.user, clicks) if options.user else (clicks.users, [])
     k = check_int("k", options.k, 1, clicks.n_items, "the number of items")
     table = recommender.recommend(users, k).to_table("pyarrow")
-    n_formulas = write_rows(table, output, options.format)
+    provenance = console.provenance(model=describe_model(options.model))
+    n_formulas = write_rows(table, output, options.format, provenance=provenance)
     target = "standard output" if output.out == "-" else output.out
     text = f"{table.num_rows:,} recommendations for {len(users):,} users written to {target}."
-    result = {"recommendations": table.num_rows, "users": len(users), "out": output.out, "formula_cells": n_formulas}
+    result = {"recommendations": table.num_rows, "users": len(users), "unknown_users": unknown, "out": output.out}
+    result |= {"formula_cells": n_formulas, "provenance": provenance}
     console.print_result(result, describe_formulas(n_formulas) + text, out=output.out)
 
 
-def _parse_users(texts: tuple[str, ...], users: NDArray[Any]) -> Any:
-    """Return ids of users in the type that the model has them in."""
-    if users.dtype == object:
-        return list(texts)
-    try:
-        return np.array([int(each) for each in texts], dtype=np.int64)
-    except (ValueError, OverflowError):
+def _find_users(texts: tuple[str, ...], clicks: Interactions) -> tuple[NDArray[Any], list[str]]:
+    """Return the ids of users as the model has them, and the texts that are no such id, with a warning."""
+    positions = clicks.user_positions(list(texts))
+    unknown = [text for text, position in zip(texts, positions, strict=True) if position < 0]
+    if len(unknown) == len(texts):
         raise InputError(
-            f"--user must be a whole number for this model, with --user before each; got {', '.join(texts)}"
-        ) from None
+            f"--user must be a user of the model; got {', '.join(texts)}. Look for a typing error, or train the model "
+            "again on a log with this user"
+        )
+    if unknown:
+        warnings.warn(
+            f"no recommendations for {', '.join(unknown)}: the model does not know this user. Train it again on a log "
+            "with this user",
+            DataWarning,
+            stacklevel=1,
+        )
+    return clicks.users[positions[positions >= 0]], unknown

@@ -44,6 +44,8 @@ class SourceTable:
     """Whether the file is a text file."""
     skipped: BadRows | None = None
     """Rows of the file that cannot be used and are left out."""
+    digest: str | None = None
+    """SHA-256 of the file, if the caller took it."""
 
     def __repr__(self) -> str:
         return f"SourceTable({self.table.num_rows:,} rows × {self.table.num_columns} columns, {self.interactions})"

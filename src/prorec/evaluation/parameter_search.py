@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Literal
 
 from prorec._core.errors import MissingExtraError
+from prorec._core.versions import advise_install
 
 Grid = Mapping[str, Sequence[Any]]
 """Values to try, by parameter; `model__rank` is the parameter `rank` of the model inside a denoiser."""
@@ -82,7 +83,7 @@ def _search_with_optuna(method: SearchMethod, grid: Grid, seed: int) -> Search:
         import optuna
     except ModuleNotFoundError:
         raise MissingExtraError(
-            f"search={method!r} requires Optuna, which is not installed: pip install 'prorec[tune]', "
+            f"search={method!r} requires Optuna, which is not installed: {advise_install('tune')}, "
             "or use search='coordinate'"
         ) from None
     samplers = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}

@@ -22,6 +22,8 @@ Ids = NDArray[Any]
 Codes = NDArray[np.int32]
 """Positions of ids."""
 
+_PLAIN_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
+_LARGEST = str(np.iinfo(np.int64).max)
 _MISSING = ("nan", "NaN", "NULL", "null", "None", "<NA>", r"\N")
 """Texts that other tools write for a missing id."""
 
@@ -110,6 +112,8 @@ def check_ids(ids: Any, count: int, role: str) -> Ids:
 def find_positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
     """Find ids among others.
 
+    Integers and text match if the text is how the integer is written: 7 and "7", but not "07" or "7.0".
+
     Parameters
     ----------
     ids : ndarray
@@ -127,7 +131,12 @@ def find_positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
     Raises
     ------
     InputError
-        If one side is integers and the other text: 7 and "7" would silently never match.
+        If the wanted ids are neither integers nor text, or one is missing.
+
+    Examples
+    --------
+    >>> find_positions(np.array([7, 8]), ["8", "08", "ann"], "user")
+    array([ 1, -1, -1])
     """
     column = _to_column(wanted, role)
     if not len(column) or not len(ids):
@@ -135,12 +144,14 @@ def find_positions(ids: Ids, wanted: Any, role: str) -> NDArray[np.int64]:
     if column.null_count or not (_is_text(column.type) or pa.types.is_integer(column.type)):
         raise InputError(f"{role} ids must be integers or text, got {column.type} ({column.null_count} missing)")
     searched = pa.array(ids)
-    if _is_text(searched.type) != _is_text(column.type):
-        types = ["text" if _is_text(each.type) else "integers" for each in (searched, column)]
-        raise InputError(
-            f"{role} ids are {types[0]} on one side (such as {searched[0].as_py()!r}) and "
-            f"{types[1]} on the other (such as {column[0].as_py()!r}): read both with the same type of id"
-        )
+    if _is_text(searched.type) and not _is_text(column.type):
+        column = column.cast(searched.type)
+    elif _is_text(column.type) and not _is_text(searched.type):
+        # Texts that are no plain integers of 64 bits become null, which is not among the ids.
+        digits = pc.utf8_ltrim(column, "-")
+        is_large = pc.and_(pc.equal(pc.utf8_length(digits), len(_LARGEST)), pc.greater(digits, _LARGEST))
+        is_integer = pc.and_(pc.match_substring_regex(column, _PLAIN_INTEGER), pc.invert(is_large))
+        column = pc.if_else(is_integer, column, pa.scalar(None, column.type))
     # Both sides get the type of the searched ids, because an int8 that is wanted must not narrow an int64.
     try:
         column = column.cast(searched.type)

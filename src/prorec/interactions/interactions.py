@@ -475,7 +475,7 @@ class Interactions:
         Raises
         ------
         InputError
-            If ids are of another type than those of the interactions, or categories are no list.
+            If ids are neither integers nor text, or categories are no list.
 
         Examples
         --------
@@ -483,16 +483,22 @@ class Interactions:
         >>> clicks.with_item_info({7: "Tea"}).item_names
         array(['Tea', '8'], dtype=object)
         """
-        for info in (names, categories):
-            self.item_positions(list(info or ()))  # refuses ids of a type that never matches
-        ids = self.items.tolist()
+
+        def find(info: Mapping[Any, Any]) -> dict[int, Any]:
+            """Return values by the position of their item."""
+            positions = self.item_positions(list(info)).tolist()
+            return {at: value for at, value in zip(positions, info.values(), strict=True) if at >= 0}
+
         item_names, item_categories = self.item_names, self.item_categories
         if names is not None:
-            item_names = np.array([str(names.get(item, item)) for item in ids], dtype=object)
+            found = find(names)
+            texts = [str(found.get(at, item)) for at, item in enumerate(self.items.tolist())]
+            item_names = np.array(texts, dtype=object)
         if categories is not None:
             if any(isinstance(each, str) for each in categories.values()):
                 raise InputError("the categories of an item must be a list of names, such as ['Drama']")
-            item_categories = tuple(tuple(dict.fromkeys(map(str, categories.get(item, ())))) for item in ids)
+            found = find(categories)
+            item_categories = tuple(tuple(dict.fromkeys(map(str, found.get(at, ())))) for at in range(self.n_items))
         return replace(self, item_names=item_names, item_categories=item_categories)
 
     def filter_by_rating(self, minimum: float) -> Interactions:
@@ -548,7 +554,7 @@ class Interactions:
         Raises
         ------
         InputError
-            If no interaction is left, or if ids differ in type between the two.
+            If no interaction is left.
         """
         if self.users is other.users and self.items is other.items:
             return self

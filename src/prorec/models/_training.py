@@ -20,6 +20,7 @@ from prorec._core.errors import DamagedFileError, InputError, MissingExtraError
 from prorec._core.files import prefix_errors
 from prorec._core.progress import Progress
 from prorec._core.random import make_generator
+from prorec._core.versions import advise_install
 from prorec.interactions import Interactions
 from prorec.models._top_k import rank_in_blocks
 from prorec.models.storage import Arrays, json_default, read_checkpoint, write_checkpoint
@@ -27,7 +28,7 @@ from prorec.models.storage import Arrays, json_default, read_checkpoint, write_c
 try:
     import torch
 except ModuleNotFoundError:
-    raise MissingExtraError("CDAE and VAE need PyTorch, which is not installed: pip install 'prorec[torch]'") from None
+    raise MissingExtraError(f"CDAE and VAE need PyTorch, which is not installed: {advise_install('torch')}") from None
 
 from prorec.models._batches import Batch, BatchMaker
 from prorec.models._cpu_matrix import drop_zeros

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,42 @@ def score_later(finder: NoiseFinder, interactions: Interactions) -> tuple[NDArra
         scores = _score_unfitted(finder, users[is_scored], items[is_scored], interactions.user_codes[is_scored])
         probability[is_scored], basis[is_scored] = scores.noise_probability, scores.basis
     return probability, basis
+
+
+def score_rows(finder: NoiseFinder, users: Any, items: Any) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+    """Return the noise probability of rows that arrive one by one, and its basis.
+
+    Each row is scored by itself, so the result does not depend on which rows arrive together. A click of a new user has
+    no other clicks beside it then, and its basis is popularity.
+
+    Parameters
+    ----------
+    finder : NoiseFinder
+        A fitted finder.
+    users, items : array_like
+        Ids of each row.
+
+    Returns
+    -------
+    noise_probability : array
+        For each row; NaN for unknown items.
+    basis : array of int
+        Codes for `basis_names`.
+    """
+    fitted = finder.interactions_
+    pairs = np.column_stack([fitted.user_positions(users), fitted.item_positions(items)])
+    distinct, rows = np.unique(pairs, axis=0, return_inverse=True)
+    user, item = distinct.T
+    probability = np.full(len(distinct), np.nan, dtype=np.float32)
+    basis = np.full(len(distinct), UNKNOWN_ITEM, dtype=np.int8)
+    positions = fitted.pair_positions(user, item)
+    is_seen = positions >= 0
+    probability[is_seen], basis[is_seen] = finder.noise_probability_[positions[is_seen]], SEEN
+    is_scored = (item >= 0) & ~is_seen
+    if is_scored.any():
+        scores = _score_unfitted(finder, user[is_scored], item[is_scored], np.arange(int(is_scored.sum())))
+        probability[is_scored], basis[is_scored] = scores.noise_probability, scores.basis
+    return probability[rows.ravel()], basis[rows.ravel()]
 
 
 def score_left_out(finder: NoiseFinder, is_left_out: NDArray[np.bool_]) -> LaterScores:

@@ -12,12 +12,17 @@ P = (I − Xᵀ(XXᵀ + λI)⁻¹X)/λ takes one of the size of the users.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from prorec._core.compilation import njit
+from prorec._core.digest import digest
 from prorec._core.parallel import N_CORES, map_in_order, single_blas_thread
 from prorec.noise.cross_fitting import drop_entries
 from prorec.noise.plan_ranks import Pairs
@@ -27,6 +32,7 @@ RIDGES = (30.0, 300.0)
 MAX_SIZE = 6_000
 """Maximum number of items, or else of users. The inverse takes 300 MB and several seconds then."""
 _ROWS_PER_PIECE = 256
+_kept_inverses: ContextVar[dict[tuple[float, str], NDArray[np.float64]] | None] = ContextVar("inverses", default=None)
 _SCALE = 100.0  # scores are about .001 to 1
 
 
@@ -78,6 +84,16 @@ def compute_ridge_scores(
     return np.column_stack([_score(counted, own, pairs, left_out, is_own, order, starts, ridge) for ridge in RIDGES])
 
 
+@contextmanager
+def keep_inverses() -> Iterator[None]:
+    """Keep the inverses for reuse within a `with` block, for many small calls with the same reference."""
+    token = _kept_inverses.set({})
+    try:
+        yield
+    finally:
+        _kept_inverses.reset(token)
+
+
 def _score(
     reference: csr_array,
     histories: csr_array,
@@ -91,7 +107,11 @@ def _score(
     """Return arsinh(100·score) of each pair for one λ."""
     by_items = reference.shape[1] <= MAX_SIZE
     rows = reference.T.tocsr() if by_items else reference
-    inverse = _invert(rows, ridge)
+    kept = _kept_inverses.get()
+    key = ridge, "" if kept is None else digest(np.array(reference.shape), reference.indices, reference.indptr)
+    inverse = _invert(rows, ridge) if kept is None or key not in kept else kept[key]
+    if kept is not None:
+        kept[key] = inverse
     columns = reference.T.tocsr()  # users of each item
     diagonal = (
         inverse.diagonal().copy() if by_items else _invert_diagonal(inverse, columns.indptr, columns.indices, ridge)

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prorec.noise.issues import MIN_COUNTED_SCORE
 from prorec.report.findings import Findings
-from prorec.report.formatting import format_count, format_percent
+from prorec.report.formatting import format_count, format_percent, truncate
 
+_N_NAMED, _NAME_LENGTH = 5, 40
 _MIN_SINGLE_SHARE = 0.1
 """Share of users with one click, from which the log has too little data for an alert."""
 
@@ -66,7 +68,19 @@ def _account_alerts(findings: Findings) -> Iterator[Alert]:
             clicks = format_count(int(activity[users].sum()), "click")
             share = format_percent(int(activity[users].sum()), n)
             verb = one if n_users == 1 else many
-            yield Alert(label, f"{format_count(n_users, 'account')} {verb}: {clicks} ({share}).", "issues-accounts")
+            counts = f"{format_count(n_users, 'account')} {verb}: {clicks} ({share})."
+            yield Alert(label, f"{counts} {_name_accounts(findings, np.flatnonzero(users))}", "issues-accounts")
+
+
+def _name_accounts(findings: Findings, users: NDArray[np.intp]) -> str:
+    """Return a sentence with the ids of accounts, the most active first."""
+    log = findings.interactions
+    order = users[np.argsort(-log.activity[users], kind="stable")]
+    names = [truncate(str(log.users[user]), _NAME_LENGTH) for user in order[:_N_NAMED]]
+    listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    if len(users) > _N_NAMED:
+        return f"The most active are {listed}."
+    return f"They are {listed}." if len(users) > 1 else f"It is {listed}."
 
 
 def _item_alerts(findings: Findings) -> Iterator[Alert]:

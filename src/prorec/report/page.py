@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from prorec._core.checks import safe_repr
+from prorec._core.digest import digest
 from prorec._core.errors import InputError, MissingExtraError
 from prorec._core.files import as_path, atomic_write, check_replaceable, prefix_errors
 from prorec._core.progress import Progress, check_progress
+from prorec._core.provenance import make_provenance
+from prorec._core.versions import advise_install
 from prorec.denoise.denoiser import ProRec
+from prorec.interactions import Interactions
 from prorec.report.alerts import make_alerts
 from prorec.report.changes import list_changes, read_earlier_report
 from prorec.report.findings import Findings, collect_findings
@@ -38,6 +46,7 @@ def write_report(
     earlier: Any = None,
     progress: Progress | None = None,
     overwrite: bool = True,
+    provenance: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a page about a fitted denoiser.
 
@@ -65,6 +74,9 @@ def write_report(
         Function that is called with the task, the number of steps done and the number of steps in all.
     overwrite : bool, default True
         Replace a file that exists when the page is complete.
+    provenance : dict, optional
+        Version, time, inputs and settings that the page shows and holds as JSON; by default the version, the time, a
+        digest of the interactions and the denoiser's parameters.
 
     Raises
     ------
@@ -102,6 +114,7 @@ def write_report(
         selection=selection,
         lists=lists,
         overwrite=overwrite,
+        provenance=provenance,
     )
 
 
@@ -124,7 +137,7 @@ def check_report_path(path: str | Path) -> None:
     try:
         import jinja2  # noqa: F401
     except ModuleNotFoundError:
-        raise MissingExtraError("a report needs Jinja2, which is not installed: pip install 'prorec[report]'") from None
+        raise MissingExtraError(f"a report needs Jinja2, which is not installed: {advise_install('report')}") from None
     with prefix_errors(path):
         check_replaceable(path)
         if path.suffix.lower() not in (".html", ".htm"):
@@ -145,6 +158,7 @@ def write_page(
     selection: RowSelection | None = None,
     lists: RecommendationLists | None = None,
     overwrite: bool = True,
+    provenance: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a page about findings, whole or not at all.
 
@@ -170,6 +184,8 @@ def write_page(
         Recommendations for `selection.complete_users`.
     overwrite : bool, default True
         Replace a file that exists when the page is complete.
+    provenance : dict, optional
+        From `make_provenance`; by default with a digest of the interactions, and the settings of the findings.
 
     Raises
     ------
@@ -179,7 +195,6 @@ def write_page(
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    from prorec import __version__
     from prorec.report.charts import make_charts
     from prorec.report.page_data import make_page_data, to_script_json
     from prorec.report.svg import draw_svg
@@ -189,10 +204,14 @@ def write_page(
     assets = resources.files("prorec.report") / "assets"
     script = "\n".join((assets / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     # The page's security policy has this digest, so that no other script runs in the page.
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    script_digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     interactions = findings.interactions
+    if provenance is None:
+        provenance = make_provenance(
+            {"interactions": {"name": "interactions", "digest": _digest_interactions(interactions)}}, findings.settings
+        )
     counts = ((len(interactions), "click"), (interactions.n_users, "user"), (interactions.n_items, "item"))
     n, n_users, n_items = (format_count(number, noun) for number, noun in counts)
     charts, detail_charts = make_charts(findings)
@@ -213,13 +232,22 @@ def write_page(
         definitions=DEFINITIONS,
         method=describe_method(findings),
         settings=findings.settings,
-        version=__version__,
+        provenance=provenance,
+        provenance_text=json.dumps(provenance),
         style=Markup((assets / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
-        script_digest=Markup("'sha256-{}'").format(digest),
+        script_digest=Markup("'sha256-{}'").format(script_digest),
         data=to_script_json(make_page_data(findings, selection, lists)),
     )
     path = as_path(path)
     with prefix_errors(path), atomic_write(path, overwrite=overwrite) as temporary:
         # A name may hold half of a surrogate pair, which UTF-8 cannot encode.
         temporary.write_text(page, encoding="utf-8", errors="replace")
+
+
+def _digest_interactions(interactions: Interactions) -> str:
+    """Return a digest of the ids and the weights."""
+    ids = (
+        np.frombuffer("\n".join(map(str, each)).encode(), np.uint8) for each in (interactions.users, interactions.items)
+    )
+    return digest(interactions.matrix.data, interactions.matrix.indices, interactions.matrix.indptr, *ids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from prorec._core.errors import MissingExtraError
+from prorec._core.versions import advise_install
 
 GRAY, RED, BLUE, ORANGE = "#4d4d4d", "#d1495b", "#2e86ab", "#e09f1f"
 """Colours of figures. Red marks flagged interactions and results with denoising, gray results without."""
@@ -31,6 +32,4 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
-        raise MissingExtraError(
-            "figures need Matplotlib, which is not installed: pip install 'prorec[plots]'"
-        ) from None
+        raise MissingExtraError(f"figures need Matplotlib, which is not installed: {advise_install('plots')}") from None

@@ -12,6 +12,7 @@ from scipy.sparse import csc_array, csr_array
 
 from prorec._core.checks import check_float
 from prorec._core.errors import ConvergenceWarning, MemoryLimitError, MissingExtraError
+from prorec._core.versions import advise_install
 from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
 from prorec.transport.plan import SparsePlan
@@ -124,7 +125,7 @@ def check_emd_size(shape: tuple[int, int], memory: float = DEFAULT_EMD_MEMORY) -
     if not (is_small or _has_pot()):
         raise MissingExtraError(
             f"the exact plan of {n_users:,} × {n_items:,} has more than {_MAX_PAIRS_OF_HIGHS:,} pairs and needs POT, "
-            "which is not installed: pip install 'prorec[emd]'"
+            f"which is not installed: {advise_install('emd')}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,7 +153,14 @@ class SparkResult:
             "noise_rate": None if self.noise_rate is None else asdict(self.noise_rate),
         }
 
-    def report(self, path: str | Path, *, title: str = "Which clicks are noise?", max_rows: int = MAX_ROWS) -> None:
+    def report(
+        self,
+        path: str | Path,
+        *,
+        title: str = "Which clicks are noise?",
+        max_rows: int = MAX_ROWS,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write a report on a sample of users, as `prorec.report.write_report` does for all.
 
         The sample is chosen by a hash of the users, so it is always the same. Only the sample comes to this machine.
@@ -165,6 +173,8 @@ class SparkResult:
             Title of the page.
         max_rows : int
             Maximum number of interactions in the sample. If every user has more, it is the user with fewest.
+        provenance : dict, optional
+            See `prorec.report.write_report`.
 
         Raises
         ------
@@ -173,7 +183,8 @@ class SparkResult:
         """
         check_report_path(path)
         findings = self._collect_findings(self._sample_users(check_int("max_rows", max_rows, 1)))
-        write_page(path, findings, "the gain is not measured on Spark", title=title, seconds=self.seconds)
+        gain = "the gain is not measured on Spark"
+        write_page(path, findings, gain, title=title, seconds=self.seconds, provenance=provenance)
 
     def _sample_users(self, max_rows: int) -> DataFrame:
         """Return users, in the order of a hash, with at most `max_rows` interactions in all; at least one user."""
