@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 
 import prorec
 from prorec import InputError, Interactions, NotFittedError, ProRec
-from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity, load
+from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity, SparseLinear, load
 from tests.models.helpers import all_scores, clicks, make_small
 
-EXACT = (SVD, NCE, EASE, Popularity, CDAE, VAE)
+EXACT = (SVD, NCE, EASE, SparseLinear, Popularity, CDAE, VAE)
 """Models whose fit does not end at a tolerance."""
 EVERY_MODEL: list[type[Any]] = sorted([*Model.registry.values(), ProRec], key=lambda each: each.__name__)
 """Every model, and the denoiser, which has the same methods."""
@@ -32,7 +32,7 @@ def learned_arrays(model: Any) -> dict[str, NDArray[Any]]:
 
 
 def test_the_models_of_the_paper_are_tested() -> None:
-    assert {SVD, NCE, WRMF, CDAE, VAE, EASE, Popularity} <= set(EVERY_MODEL)
+    assert {SVD, NCE, WRMF, CDAE, VAE, EASE, SparseLinear, Popularity} <= set(EVERY_MODEL)
 
 
 @pytest.mark.parametrize("model_class", EVERY_MODEL)

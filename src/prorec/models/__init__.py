@@ -6,6 +6,7 @@ from prorec.models.model import Model, load
 from prorec.models.nce import NCE
 from prorec.models.popularity import Popularity
 from prorec.models.recommendations import Recommendations, Recommender, SimilarItems
+from prorec.models.sparse_linear import SparseLinear
 from prorec.models.svd import SVD
 from prorec.models.vae import VAE
 from prorec.models.wrap import wrap
@@ -23,6 +24,7 @@ __all__ = [
     "Recommendations",
     "Recommender",
     "SimilarItems",
+    "SparseLinear",
     "load",
     "wrap",
 ]

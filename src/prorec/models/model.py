@@ -365,8 +365,8 @@ class Model(Estimator):
         Returns
         -------
         SimilarItems
-            By the cosine of the items' factors. EASE uses its item weights; a model without factors uses the cosine of
-            the items' columns of weights.
+            By the cosine of the items' factors. EASE and SparseLinear use their item weights; a model without factors
+            uses the cosine of the items' columns of weights.
 
         Raises
         ------
