@@ -35,6 +35,8 @@ def state() -> dict[str, Any]:
         prorec.models.SVD(rank=4),
         prorec.models.WRMF(rank=4),
         prorec.models.EASE(),
+        prorec.models.SparseLinear(),
+        prorec.models.BPR(rank=4, epochs=1),
         prorec.models.CDAE(rank=4, epochs=1),
         prorec.models.VAE(rank=4, epochs=1),
     ],

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec import Factors, Interactions, ProRec
-from prorec.models import CDAE, NCE, SVD, VAE, WRMF, Model, SparseLinear
+from prorec.models import BPR, CDAE, NCE, SVD, VAE, WRMF, Model, SparseLinear
 
 with suppress(ImportError):  # the smoke tests run without PyTorch
     import torch
@@ -23,6 +23,7 @@ SMALL: dict[type[Any], dict[str, Any]] = {
     NCE: {"rank": 3, "regularization": 1.0},
     SparseLinear: {"neighbors": 8, "regularization": 10.0},
     WRMF: {"rank": 3, "sweeps": 8, "alpha": 5.0, "regularization": 1.0},
+    BPR: {"rank": 8, "epochs": 60, "learning_rate": 0.1},
     CDAE: _NETWORK,
     VAE: {**_NETWORK, "hidden": 16},
 }

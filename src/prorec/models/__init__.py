@@ -1,5 +1,6 @@
 """Recommenders that learn from a weighted matrix of interactions."""
 
+from prorec.models.bpr import BPR
 from prorec.models.cdae import CDAE
 from prorec.models.ease import EASE
 from prorec.models.model import Model, load
@@ -13,6 +14,7 @@ from prorec.models.wrap import wrap
 from prorec.models.wrmf import WRMF
 
 __all__ = [
+    "BPR",
     "CDAE",
     "EASE",
     "NCE",

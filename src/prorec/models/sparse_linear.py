@@ -44,7 +44,7 @@ class SparseLinear(Model):
     ----------
     H. Steck, "Embarrassingly shallow autoencoders for sparse data", WWW 2019.
 
-    X. Ning and G. Karypis, "SLIM: sparse linear methods for top-N recommender systems", ICDM 2011: weights of few items.
+    X. Ning and G. Karypis, "SLIM: sparse linear methods for top-N recommender systems", ICDM 2011.
 
     M. Spišák, R. Bartyzal, A. Hoskovec, L. Peška and M. Tůma, "Scalable approximate nonsymmetric autoencoder for
     collaborative filtering", RecSys 2023: the sparse approximation of EASE for large catalogues.
@@ -74,7 +74,8 @@ class SparseLinear(Model):
         if needed > _MAX_BYTES:
             raise MemoryLimitError(
                 f"SparseLinear needs {needed / 1e9:,.0f} GB for the weights of {shape[1]:,} items with "
-                f"{self.neighbors:,} neighbors each; at most {_MAX_BYTES / 1e9:.0f} GB are allowed. Use fewer neighbors."
+                f"{self.neighbors:,} neighbors each; at most {_MAX_BYTES / 1e9:.0f} GB are allowed. "
+                "Use fewer neighbors."
             )
 
     def _count_neighbors(self, shape: tuple[int, int]) -> int:

@@ -16,12 +16,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from prorec import Interactions, ProRec
-from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Popularity, SparseLinear
+from prorec.models import BPR, CDAE, EASE, NCE, SVD, VAE, WRMF, Popularity, SparseLinear
 from prorec.models.storage import VERSION
 
 FOLDER = Path(__file__).parent
 _NETWORK: dict[str, Any] = {"rank": 2, "epochs": 5, "batch_size": 8}
 MODELS: dict[str, Any] = {
+    "bpr": BPR(rank=2, epochs=5, item_bias=True),
     "cdae": CDAE(**_NETWORK),
     "ease": EASE(),
     "nce": NCE(rank=2),
