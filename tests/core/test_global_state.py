@@ -37,6 +37,7 @@ def state() -> dict[str, Any]:
         prorec.models.EASE(),
         prorec.models.SparseLinear(),
         prorec.models.BPR(rank=4, epochs=1),
+        prorec.models.LightGCN(rank=4, epochs=1),
         prorec.models.CDAE(rank=4, epochs=1),
         prorec.models.VAE(rank=4, epochs=1),
     ],

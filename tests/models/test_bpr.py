@@ -163,6 +163,10 @@ def test_a_device_has_the_same_mean_of_steps(device: object) -> None:
     np.testing.assert_allclose(mean_steps(tiny_steps(2000)), expected, atol=0.07 * np.abs(expected).max())
 
 
+def test_a_device_has_nothing_to_learn_from(device: object) -> None:
+    assert np.isfinite(all_scores(BPR(rank=2, epochs=2).fit(csr_array((4, 3), dtype=np.float32)))).all()
+
+
 def test_a_device_learns_as_well_as_the_cpu(device: object) -> None:
     parts = prorec.split_by_user(prorec.load_dataset("cinema"), (0.7, 0.3), seed=0)
     parameters: dict[str, Any] = {"rank": 16, "epochs": 20}

@@ -56,6 +56,11 @@ PAPER_GRIDS: Mapping[str, Grid] = MappingProxyType(
             "regularization": (0.001, 0.003, 0.01, 0.03),
             "learning_rate": (0.02, 0.05, 0.1, 0.2),
         },
+        "LightGCN": {
+            "layers": (1, 2, 3),
+            "learning_rate": (0.001, 0.003, 0.01),
+            "regularization": (1e-5, 1e-4, 1e-3, 1e-2),
+        },
         "CDAE": _DEEP_GRID,
         "VAE": _DEEP_GRID,
         "Popularity": {},

@@ -3,6 +3,7 @@
 from prorec.models.bpr import BPR
 from prorec.models.cdae import CDAE
 from prorec.models.ease import EASE
+from prorec.models.lightgcn import LightGCN
 from prorec.models.model import Model, load
 from prorec.models.nce import NCE
 from prorec.models.popularity import Popularity
@@ -21,6 +22,7 @@ __all__ = [
     "SVD",
     "VAE",
     "WRMF",
+    "LightGCN",
     "Model",
     "Popularity",
     "Recommendations",

@@ -45,9 +45,10 @@ def run_on_device(
     draws = PairDraws(GpuMatrix.from_scipy(matrix, device))
     users, items = (to_tensor(start[name].copy(), device) for name in ("users", "items"))
     bias = to_tensor(start["item_bias"].copy(), device) if "item_bias" in start else None
-    for epoch in range(sizes.epochs):
+    for epoch in range(sizes.epochs if matrix.nnz else 0):
         step_size, penalty = map(float, sizes.at(epoch))
-        for entries in torch.randperm(matrix.nnz, generator=generator, device=device).split(_BATCH):
+        order = torch.randperm(matrix.nnz, generator=generator, device=device)
+        for entries in torch.split(order, _BATCH):
             user, clicked, drawn, is_taken = draws.draw(entries, generator)
             x, p, q = users[user], items[clicked], items[drawn]
             margin = (x * (p - q)).sum(dim=1)
@@ -66,7 +67,7 @@ def run_on_device(
 
 
 class PairDraws:
-    """Draws of clicks and of other items, in proportion to their weights.
+    """Clicks, and draws of clicks and other items in proportion to their weights.
 
     Parameters
     ----------
@@ -79,6 +80,10 @@ class PairDraws:
         self._rows, self._items = clicks.pattern.rows.long(), clicks.pattern.indices.long()
         self._keys = self._rows * self._n_items + self._items
 
+    def take(self, entries: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return user, item and weight of each entry."""
+        return self._rows[entries], self._items[entries], self._weights[entries]
+
     def draw(
         self, entries: torch.Tensor, generator: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -86,7 +91,7 @@ class PairDraws:
 
         A click is drawn with its weight w as probability; an item that is a click of the user with 1 − w.
         """
-        user, clicked = self._rows[entries], self._items[entries]
+        user, clicked, weights = self.take(entries)
         others = max(self._n_items - 1, 1)
         drawn = torch.randint(others, (len(entries),), generator=generator, device=entries.device)
         drawn = (drawn + (drawn >= clicked)).clamp(max=self._n_items - 1)
@@ -94,7 +99,7 @@ class PairDraws:
         found = torch.searchsorted(self._keys, keys).clamp(max=len(self._keys) - 1)
         other_weight = torch.where(self._keys[found] == keys, self._weights[found], 0.0)
         chances = torch.rand((2, len(entries)), generator=generator, device=entries.device)
-        is_taken = (chances[0] < self._weights[entries]) & (chances[1] >= other_weight) & (drawn != clicked)
+        is_taken = (chances[0] < weights) & (chances[1] >= other_weight) & (drawn != clicked)
         return user, clicked, drawn, is_taken.float()
 
 

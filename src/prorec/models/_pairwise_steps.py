@@ -199,7 +199,8 @@ def _draw(state: np.uint64) -> np.uint64:
 @njit(cache=True, nogil=True)
 def _draw_below(state: np.uint64, n: int) -> int:
     """Return a random whole number from 0 to n − 1."""
-    return np.int64(((_draw(state) >> _S32) * np.uint64(n)) >> _S32)
+    high: np.uint64 = (_draw(state) >> _S32) * np.uint64(n)
+    return int(high >> _S32)
 
 
 @njit(cache=True, nogil=True)

@@ -57,7 +57,7 @@ class BPR(Model):
     """Number of factors."""
     regularization: float = 0.01
     """Penalty λ on the squared factors of each step."""
-    learning_rate: float = 0.05
+    learning_rate: float = 0.1
     """Size of the first steps; it falls linearly to 0."""
     epochs: int = 100
     """Number of passes over all clicks."""

@@ -105,10 +105,11 @@ class SparseLinear(Model):
         by_item = csr_array(by_user.T)
         shape = n_items, self._count_neighbors(matrix.shape)
         neighbors, item_weights = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.float32)
-        entries = [array for side in (by_user, by_item) for array in (side.data, side.indices, side.indptr)]
+        of_users = by_user.data, by_user.indices, by_user.indptr
+        of_items = by_item.data, by_item.indices, by_item.indptr
 
         def solve(begin: int, end: int) -> None:
-            _solve_items(*entries, diagonal, neighbors, item_weights, begin, end)
+            _solve_items(*of_users, *of_items, diagonal, neighbors, item_weights, begin, end)
 
         try:
             run_on_rows(solve, by_item.indptr, 64 * N_CORES)

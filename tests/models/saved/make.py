@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from prorec import Interactions, ProRec
-from prorec.models import BPR, CDAE, EASE, NCE, SVD, VAE, WRMF, Popularity, SparseLinear
+from prorec.models import BPR, CDAE, EASE, NCE, SVD, VAE, WRMF, LightGCN, Popularity, SparseLinear
 from prorec.models.storage import VERSION
 
 FOLDER = Path(__file__).parent
@@ -25,6 +25,7 @@ MODELS: dict[str, Any] = {
     "bpr": BPR(rank=2, epochs=5, item_bias=True),
     "cdae": CDAE(**_NETWORK),
     "ease": EASE(),
+    "lightgcn": LightGCN(rank=2, layers=2, epochs=5),
     "nce": NCE(rank=2),
     "popularity": Popularity(),
     "prorec": ProRec(NCE(rank=2), noise_method="plan"),
