@@ -34,8 +34,8 @@ def smooth(x: Dense, users: Dense, items: Dense, layers: int) -> tuple[Dense, De
     edges, n = normalize(x), len(users)
     adjacency = np.block([[np.zeros((n, n)), edges], [edges.T, np.zeros((len(items), len(items)))]])
     nodes = np.vstack([users, items])
-    mean = sum(np.linalg.matrix_power(adjacency, layer) @ nodes for layer in range(layers + 1)) / (layers + 1)
-    return mean[:n] * x.any(axis=1)[:, None], mean[n:] * x.any(axis=0)[:, None]
+    mean = np.mean([np.linalg.matrix_power(adjacency, layer) @ nodes for layer in range(layers + 1)], axis=0)
+    return mean[:n] * (x.sum(axis=1, keepdims=True) > 0), mean[n:] * (x.sum(axis=0)[:, None] > 0)
 
 
 def random_factors(shape: tuple[int, int], rank: int = 3) -> tuple[Dense, Dense]:
