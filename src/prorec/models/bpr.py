@@ -51,7 +51,6 @@ class BPR(Model):
 
     supports_warm_start: ClassVar[bool] = True
     objective: ClassVar[Objective] = "multinomial"
-    regularized_arrays: ClassVar[tuple[str, ...]] = ("users", "items", "item_bias")
 
     rank: int = 64
     """Number of factors."""

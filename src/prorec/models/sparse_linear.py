@@ -21,6 +21,8 @@ from prorec.models.storage import Arrays
 
 _MAX_BYTES = 8e9
 """Memory that neighbours and item weights may take."""
+_MIN_GAIN = 1e-9
+"""Share of an item's largest gain below which another item is no neighbour, so that a vanishing weight is no click."""
 
 
 @dataclass
@@ -29,8 +31,8 @@ class SparseLinear(Model):
 
     Column j of B minimizes the loss of EASE, ‖X_j − X·b‖² + λ‖b‖², over weights b of at most `neighbors` other items.
     With G the expected Gram matrix, that is b_S = (G_SS + λI)⁻¹·G_Sj for the chosen items S, which are those that would
-    lower the loss of item j most on their own, by G_ij² / (G_ii + λ). An item that shares no user with j is not chosen.
-    Where all items share users and all are chosen, B is that of EASE.
+    lower the loss of item j most on their own, by G_ij² / (G_ii + λ). An item that shares no user with j, or hardly any
+    weight, is not chosen. Where all items share users and all are chosen, B is that of EASE.
 
     A pair is a click with its weight w as probability, so that G has Σ_u w_ui·w_uj off the diagonal and Σ_u w_ui on it,
     as in EASE, and weights of c in place of 1 act as the same penalties. With `activity_power`, each user counts as
@@ -247,8 +249,12 @@ def _choose(
     column: NDArray[np.float64], met: NDArray[np.int32], diagonal: NDArray[np.float64], width: int
 ) -> NDArray[np.int32]:
     """Return the items that lower the loss most on their own, in ascending order."""
+    if not len(met):
+        return met
+    gains = column[met] ** 2 / diagonal[met]
+    is_relevant = gains > _MIN_GAIN * gains.max()
+    met, gains = met[is_relevant], gains[is_relevant]
     if len(met) > width:
-        gains = column[met] ** 2 / diagonal[met]
         met = met[np.argsort(-gains)[:width]]
     return np.sort(met)
 
