@@ -33,8 +33,8 @@ class BPR(Model):
     i ≠ j, so that its expected value has w_ui·(1 − w_uj) in place of x_ui·(1 − x_uj). An epoch visits every click. A
     click of weight w takes a step with probability w, against an item j that is drawn from all others, and that is
     passed over with probability w_uj; so the mean of a step is the gradient of the expected loss. A click of weight 0
-    takes no step and is an item j like any unobserved one; a click of weight 1 always takes one, and never is an item
-    j. Weights of c in place of 1 act as c times as many epochs, with a click among the items j with probability 1 − c.
+    takes no step and is an item j like any unobserved one; one of weight 1 is always visited, and never is an item j.
+    Weights of c in place of 1 act as c times as many epochs, with a click among the items j with probability 1 − c.
 
     Steps run on all cores. Users and items are cut into blocks that threads never share, so that the same seed gives
     the same bits on any number of cores. A new user's vector is learned by the same steps with the items' vectors
