@@ -219,3 +219,13 @@ def test_a_fitted_model_needs_no_pytorch(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setitem(sys.modules, "torch", None)
     loaded: Any = prorec.load(tmp_path)
     assert loaded.recommend_new([data.items[:3].tolist()], k=3).item_positions.shape == (1, 3)
+
+
+@pytest.mark.real_data("ml-100k")
+def test_learns_on_movielens() -> None:
+    parts = prorec.split_by_user(prorec.load_dataset("ml-100k"), (0.7, 0.3), seed=0)
+    model = LightGCN(loss="softmax", epochs=60, regularization=0.01).fit(parts.train)
+    found, popular = (
+        prorec.evaluate(each, parts.test, k=10).mean["ndcg@10"] for each in (model, Popularity().fit(parts.train))
+    )
+    assert found > 1.6 * popular
