@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.compilation import njit
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec._core.random import make_generator
 from prorec.models._cpu_matrix import run_on_rows

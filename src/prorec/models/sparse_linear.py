@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.array_rules import ArrayRule
 from prorec._core.checks import check_float, check_int
+from prorec._core.compilation import njit
 from prorec._core.errors import InputError, MemoryLimitError
 from prorec._core.parallel import N_CORES
 from prorec.models._cpu_matrix import drop_zeros, run_on_rows
