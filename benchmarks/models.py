@@ -12,9 +12,10 @@ from threadpoolctl import threadpool_limits
 
 import prorec
 from benchmarks.ratio import Ratio, time_ratio
-from prorec.models import SVD, VAE, WRMF
+from prorec.models import BPR, EASE, SVD, VAE, WRMF, SparseLinear
 
-FACTORS, SWEEPS = 64, 10
+FACTORS, SWEEPS, EPOCHS = 64, 10, 20
+N_POPULAR = 10_000
 
 
 def measure() -> Iterator[Ratio]:
@@ -22,11 +23,14 @@ def measure() -> Iterator[Ratio]:
     warnings.simplefilter("ignore")
     films, name = load_or_make("ml-1m", 6_040, 3_706)
     yield from measure_wrmf(films, name)
+    yield from measure_bpr(films, name)
     SVD(FACTORS).fit(films)
     value = time_ratio(lambda: SVD(FACTORS).fit(films), lambda: svds(films.matrix, FACTORS), rounds=9)
     yield Ratio(f"SVD, rank 64, {name} / scipy.sparse.linalg.svds", value, 0.5)
     yield from measure_vae(films, name)
-    yield from measure_recommend(*load_or_make("gowalla", 29_858, 40_981))
+    check_ins, name = load_or_make("gowalla", 29_858, 40_981)
+    yield from measure_recommend(check_ins, name)
+    yield from measure_sparse_linear(check_ins, name)
 
 
 def load_or_make(name: str, n_users: int, n_items: int) -> tuple[prorec.Interactions, str]:
@@ -63,6 +67,35 @@ def measure_wrmf(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
     yield Ratio(f"WRMF, rank 64, 10 sweeps, {name} / implicit's ALS", value, 1.0, quality)
 
 
+def measure_bpr(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
+    """Measure BPR against implicit, with equal numbers, and evaluate both on the same test part.
+
+    implicit draws the other item in proportion to its popularity, prorec all other items alike.
+    """
+    from implicit.cpu.bpr import BayesianPersonalizedRanking
+
+    parts = prorec.split_by_user(films, (0.8, 0.2), seed=0)
+    matrix = csr_matrix(parts.train.matrix, copy=True)  # implicit writes to it
+
+    def theirs() -> BayesianPersonalizedRanking:
+        model = BayesianPersonalizedRanking(
+            FACTORS - 1, learning_rate=0.05, regularization=0.01, iterations=EPOCHS, random_state=0
+        )
+        model.fit(matrix, show_progress=False)  # it adds a factor for the bias
+        return model
+
+    def ours() -> BPR:
+        return BPR(FACTORS, regularization=0.01, learning_rate=0.05, epochs=EPOCHS).fit(parts.train)
+
+    rows = np.flatnonzero(parts.test.activity)
+    ids, _ = theirs().recommend(rows, matrix[rows], N=10)
+    their_ndcg = prorec.ranking_metrics(ids, parts.test.matrix[rows], 10)["ndcg@10"].mean()
+    our_ndcg = prorec.evaluate(ours(), parts.test, k=10).mean["ndcg@10"]
+    value = time_ratio(ours, theirs, rounds=3)
+    quality = f"NDCG@10 {our_ndcg:.4f}, implicit's {their_ndcg:.4f}"
+    yield Ratio(f"BPR, rank 64, 20 epochs, {name} / implicit's BPR", value, 1.0, quality)
+
+
 def measure_vae(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
     """Measure one epoch with batches of 500, against the same architecture with dense batches, as in most code."""
     import torch
@@ -97,6 +130,14 @@ def measure_vae(films: prorec.Interactions, name: str) -> Iterator[Ratio]:
     model = VAE(epochs=1)
     value = time_ratio(lambda: model.fit(films), theirs, rounds=5)
     yield Ratio(f"VAE, one epoch and its set-up, {name} / plain PyTorch, dense batches", value, 0.7)
+
+
+def measure_sparse_linear(check_ins: prorec.Interactions, name: str) -> Iterator[Ratio]:
+    """Measure SparseLinear against EASE on the most popular items; with all of them, EASE would need 27 GB."""
+    popular = np.sort(np.argsort(-check_ins.popularity, kind="stable")[:N_POPULAR])
+    some = prorec.Interactions.from_matrix(check_ins.matrix[:, popular])
+    value = time_ratio(lambda: SparseLinear().fit(some), lambda: EASE(100.0).fit(some), rounds=2)
+    yield Ratio(f"SparseLinear, {name}, {N_POPULAR:,} most popular items / EASE", value, 0.5)
 
 
 def measure_recommend(check_ins: prorec.Interactions, name: str) -> Iterator[Ratio]:

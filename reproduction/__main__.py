@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from prorec._core.errors import InputError, ProrecError
-from reproduction import accounts, finder_promises, published_results, recovery, untuned_gain
+from reproduction import accounts, finder_promises, gowalla, published_results, recovery, untuned_gain
 from reproduction.benchmark_command import noise_benchmark
 from reproduction.paper_commands import add_paper_commands, yahoo_times
 
@@ -18,6 +18,7 @@ add_paper_commands(app)
 app.command("yahoo-times")(yahoo_times)
 app.command("noise-benchmark")(noise_benchmark)
 app.command("published-results")(published_results.main)
+app.command("gowalla")(gowalla.main)
 app.command("untuned-gain")(untuned_gain.main)
 app.command("accounts")(accounts.main)
 app.command("noise-promises")(finder_promises.main)

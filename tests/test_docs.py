@@ -30,6 +30,7 @@ NOT_RUN = {
     "python -c": "a million users take more than a minute",
     "make reproduce": "takes hours",
     "python -m reproduction published-results": "takes a minute, and its data may be missing",
+    "python -m reproduction gowalla": "takes minutes, and its data may be missing",
     "python -m reproduction untuned-gain": "tests/denoise/test_gain.py makes its table",
     "python -m reproduction overall": "tests/reproduction/test_command.py makes a small one",
     "python -m reproduction all --quick": "tests/reproduction/test_command.py runs it",

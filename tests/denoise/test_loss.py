@@ -8,13 +8,13 @@ import torch
 from scipy.special import log_softmax
 
 from prorec.denoise.loss import ModelLoss
-from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model
+from prorec.models import BPR, CDAE, EASE, NCE, SVD, VAE, WRMF, LightGCN, Model, SparseLinear
 from tests.models.helpers import all_scores, clicks, make_small
 
 torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("kind", [SVD, NCE, WRMF, EASE, CDAE, VAE])
+@pytest.mark.parametrize("kind", [SVD, NCE, WRMF, EASE, SparseLinear, BPR, LightGCN, CDAE, VAE])
 def test_loss_equals_the_dense_reference(kind: type[Model]) -> None:
     data = clicks()
     model = make_small(kind).fit(data)
@@ -24,7 +24,7 @@ def test_loss_equals_the_dense_reference(kind: type[Model]) -> None:
     if kind is CDAE:
         y = 1 / (1 + np.exp(-s))
         error = -(x * np.log(y) + (1 - x) * np.log(1 - y)).sum()
-    elif kind is VAE:
+    elif kind in (VAE, BPR, LightGCN):
         error = -(x * log_softmax(s, axis=1)).sum()
     else:
         error = ((x - s) ** 2).sum()
@@ -33,6 +33,9 @@ def test_loss_equals_the_dense_reference(kind: type[Model]) -> None:
     learned = {name: np.square(array.astype(float)).sum() for name, array in model.arrays_.items()}
     penalty = {
         SVD: 0.0,
+        BPR: 0.0,
+        LightGCN: 0.0,
+        SparseLinear: 10.0 * learned.get("item_weights", 0),
         EASE: 250.0 * learned.get("item_weights", 0),
         NCE: 1.0 * learned.get("items", 0),
         WRMF: 1.0 * (learned.get("users", 0) + learned.get("items", 0)),

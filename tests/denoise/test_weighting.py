@@ -7,7 +7,7 @@ import pytest
 
 import prorec
 from prorec.denoise.weighting import make_neutral, plan_noise_probability, typical_weight
-from prorec.models import EASE, NCE, SVD, VAE, WRMF, Model, Popularity
+from prorec.models import BPR, EASE, NCE, SVD, VAE, WRMF, Model, Popularity
 
 CLUB = prorec.make_cinema(300, 120, seed=3).interactions
 ONES = np.ones(len(CLUB), dtype=np.float32)
@@ -58,6 +58,7 @@ def test_the_own_penalty_is_not_neutral(model: Model) -> None:
 
 def test_penalties_of_models_without_a_rule_stay() -> None:
     assert make_neutral(VAE(), HALVES, ONES) == VAE()
+    assert make_neutral(BPR(), HALVES, ONES) == BPR()  # its penalty is on each step, and steps are fewer
     assert make_neutral(NCE(), ONES * 0, ONES) == NCE()
     tiny = make_neutral(NCE(regularization=1e9), ONES * np.float32(1e-20), ONES)
     assert isinstance(tiny, NCE)

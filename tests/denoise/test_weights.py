@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from prorec import InputError, Interactions, ProRec
-from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity
+from prorec.models import BPR, CDAE, EASE, NCE, SVD, VAE, WRMF, LightGCN, Model, Popularity, SparseLinear
 from tests.models.helpers import all_scores, clicks, make_small
 
 torch.set_num_threads(1)
@@ -108,12 +108,12 @@ def test_weights_equal_the_dense_reference(change: dict[str, Any]) -> None:
     np.testing.assert_allclose(denoiser.weights_.data, dense_weights(model, data, **parameters), atol=2e-4)
 
 
-@pytest.mark.parametrize("kind", [NCE, WRMF, EASE, Popularity, CDAE, VAE])
+@pytest.mark.parametrize("kind", [NCE, WRMF, EASE, SparseLinear, Popularity, BPR, LightGCN, CDAE, VAE])
 def test_weights_of_every_model_equal_the_dense_reference(kind: type[Model]) -> None:
     data = active_clicks()
     model = make_small(kind)
     # Popularity's scores are counts, a network's are logits or probabilities: γ goes with them.
-    gamma = 10.0 if kind is Popularity else 1.0 if kind is VAE else 0.2
+    gamma = 10.0 if kind is Popularity else 1.0 if kind in (VAE, BPR, LightGCN) else 0.2
     parameters = DEFAULTS | {"gamma": gamma, "rounds": 1}
     denoiser = ProRec(model, **parameters, noise_method="plan").fit(data)
     np.testing.assert_allclose(denoiser.weights_.data, dense_weights(model, data, **parameters), atol=2e-4)

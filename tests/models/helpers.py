@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec import Factors, Interactions, ProRec
-from prorec.models import CDAE, NCE, SVD, VAE, WRMF, Model
+from prorec.models import BPR, CDAE, NCE, SVD, VAE, WRMF, LightGCN, Model, SparseLinear
 
 with suppress(ImportError):  # the smoke tests run without PyTorch
     import torch
@@ -21,7 +21,10 @@ _NETWORK: dict[str, Any] = {"rank": 16, "epochs": 40, "batch_size": 20, "learnin
 SMALL: dict[type[Any], dict[str, Any]] = {
     SVD: {"rank": 3},
     NCE: {"rank": 3, "regularization": 1.0},
+    LightGCN: {"rank": 8, "layers": 2, "epochs": 40, "batch_size": 100, "learning_rate": 0.02},
+    SparseLinear: {"neighbors": 8, "regularization": 10.0},
     WRMF: {"rank": 3, "sweeps": 8, "alpha": 5.0, "regularization": 1.0},
+    BPR: {"rank": 8, "epochs": 60, "learning_rate": 0.1},
     CDAE: _NETWORK,
     VAE: {**_NETWORK, "hidden": 16},
 }

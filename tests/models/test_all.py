@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 
 import prorec
 from prorec import InputError, Interactions, NotFittedError, ProRec
-from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity, load
+from prorec.models import BPR, CDAE, EASE, NCE, SVD, VAE, WRMF, LightGCN, Model, Popularity, SparseLinear, load
 from tests.models.helpers import all_scores, clicks, make_small
 
-EXACT = (SVD, NCE, EASE, Popularity, CDAE, VAE)
+EXACT = (SVD, NCE, EASE, SparseLinear, Popularity, BPR, LightGCN, CDAE, VAE)
 """Models whose fit does not end at a tolerance."""
 EVERY_MODEL: list[type[Any]] = sorted([*Model.registry.values(), ProRec], key=lambda each: each.__name__)
 """Every model, and the denoiser, which has the same methods."""
@@ -32,7 +32,7 @@ def learned_arrays(model: Any) -> dict[str, NDArray[Any]]:
 
 
 def test_the_models_of_the_paper_are_tested() -> None:
-    assert {SVD, NCE, WRMF, CDAE, VAE, EASE, Popularity} <= set(EVERY_MODEL)
+    assert {SVD, NCE, WRMF, BPR, LightGCN, CDAE, VAE, EASE, SparseLinear, Popularity} <= set(EVERY_MODEL)
 
 
 @pytest.mark.parametrize("model_class", EVERY_MODEL)
@@ -109,7 +109,7 @@ class TestEveryModel:
         model = make_small(model_class).fit(data)
         baskets = [data.items[data.matrix[[user]].indices].tolist() for user in range(5)]
         new, known = model.recommend_new(baskets, k=5), model.recommend(data.users[:5], k=5)
-        if model_class in (CDAE, ProRec):  # fitted users have a vector, or weights, of their own
+        if model_class in (BPR, LightGCN, CDAE, ProRec):  # fitted users have a vector, or weights, of their own
             assert np.mean(new.item_positions % 2 == np.arange(5)[:, None] % 2) > 0.7
         else:
             np.testing.assert_allclose(new.scores, known.scores, rtol=1e-3, atol=1e-4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from prorec import InputError, NotFittedError
-from prorec.models import CDAE, NCE, VAE, WRMF
+from prorec.models import BPR, CDAE, NCE, VAE, WRMF
 from prorec.models.factory import cap_rank, make_model, parse_parameters
 from tests.models.helpers import clicks, make_small
 
@@ -53,7 +53,7 @@ def test_the_rank_is_capped() -> None:
     assert cap_rank(make_model("ease"), (2, 2)) == make_model("ease")
 
 
-@pytest.mark.parametrize("model_class", [WRMF, CDAE, VAE])
+@pytest.mark.parametrize("model_class", [WRMF, BPR, CDAE, VAE])
 def test_a_warm_start_is_closer_than_a_cold_one(model_class: type[Any]) -> None:
     data = clicks()
     before = make_small(model_class).fit(data)
@@ -71,7 +71,7 @@ def test_a_warm_start_is_closer_than_a_cold_one(model_class: type[Any]) -> None:
 def test_warm_starts_that_do_not_match_are_refused() -> None:
     data = clicks()
     nce, wrmf = make_small(NCE).fit(data), make_small(WRMF).fit(data)
-    with pytest.raises(InputError, match="NCE learns in one step"):
+    with pytest.raises(InputError, match="NCE cannot start from another model; remove init_from"):
         make_small(NCE).fit(data, init_from=nce)
     with pytest.raises(InputError, match="init_from must be another WRMF; got NCE"):
         make_small(WRMF).fit(data, init_from=nce)

@@ -20,9 +20,8 @@ SAVED = sorted(path.parent for path in FOLDER.glob("v*/*/model.json"))
 def test_every_version_and_every_class_has_a_saved_model() -> None:
     assert list(range(1, VERSION + 1)) == VERSIONS, "run tests/models/saved/make.py and commit the new folder"
     assert {path.name for path in SAVED if path.parent.name == f"v{VERSION}"} == set(MODELS)
-    assert {type(model) for model in MODELS.values()} >= {
-        getattr(prorec.models, name) for name in "CDAE EASE NCE SVD VAE WRMF Popularity".split()
-    }
+    names = "BPR CDAE EASE LightGCN NCE SVD SparseLinear VAE WRMF Popularity".split()
+    assert {type(model) for model in MODELS.values()} >= {getattr(prorec.models, name) for name in names}
 
 
 @pytest.mark.parametrize("folder", SAVED, ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 import prorec
-from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity, _training
+from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity, SparseLinear, _training
 from prorec.models._batches import BatchMaker
 from tests.models.helpers import all_scores, clicks, make_matrix
 
@@ -79,6 +79,15 @@ def test_ease_minimizes_its_expected_loss() -> None:
     assert np.abs(b).max() > 0.2
 
 
+def test_sparse_linear_minimizes_its_expected_loss() -> None:
+    arrays = SparseLinear(2, regularization=0.5).fit(WEIGHTS).arrays_
+    b = np.zeros((5, 5))
+    np.add.at(b, (arrays["neighbors"], np.arange(5)[:, None]), arrays["item_weights"])
+    gradient = expectation(lambda x: x.T @ (x @ b - x)) + 0.5 * b
+    np.testing.assert_allclose(gradient[b != 0], 0, atol=1e-5)
+    assert (np.count_nonzero(b, axis=0) == 2).all()
+
+
 def test_svd_minimizes_its_expected_loss() -> None:
     model = SVD(rank=2).fit(WEIGHTS)
     users, items = (model.arrays_[name].astype(np.float64) for name in ("users", "items"))
@@ -128,7 +137,15 @@ def test_networks_have_the_gradient_of_the_expected_loss(model: CDAE | VAE) -> N
 # ── weights of 0 and of 1 ───────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("model", [NCE(rank=4, regularization=10.0), EASE(5.0), WRMF(rank=4, regularization=1.0)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        NCE(rank=4, regularization=10.0),
+        EASE(5.0),
+        SparseLinear(50, regularization=5.0),
+        WRMF(rank=4, regularization=1.0),
+    ],
+)
 def test_a_weight_near_zero_is_nearly_no_click(model: Model) -> None:
     """This holds for the popularity of NCE, too, which is relative to a mean of all weights."""
     data = clicks()

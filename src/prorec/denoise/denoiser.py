@@ -102,7 +102,7 @@ class ProRec(DenoiserSettings, Estimator):
     transport: Literal["relaxed", "sinkhorn", "emd"] = "relaxed"
     """Transport solver that matches users and items (Eq. 7, 4 and 1)."""
     warm_start: bool = False
-    """Start each fit from the last one, for models that support it (WRMF, CDAE, VAE)."""
+    """Start each fit from the last one, for models that support it (WRMF, BPR, CDAE, VAE)."""
     noise_method: Literal["cross-fit", "plan"] | NoiseFinder = "cross-fit"
     """How noise is found: `cross-fit`, by models that have not seen the click, which gives calibrated probabilities; or
     `plan`, by Algorithm 1 of the paper, which orders interactions. In Python, also a `prorec.NoiseFinder`."""

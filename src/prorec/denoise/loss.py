@@ -37,7 +37,8 @@ class Loss(NamedTuple):
     """Error of the scores against the weights, over all user–item pairs."""
     penalty: float
     """ζ times the sum of squares of the model's regularized arrays: ‖U‖² + ‖V‖² for WRMF, ‖V‖² for NCE, ‖B‖² for EASE;
-    for a network, its regularized parameters, once per user; 0 for a model without regularization."""
+    for a network, its regularized parameters, once per user; 0 for a model without regularization, or with a penalty on
+    each step (BPR, LightGCN)."""
 
     @property
     def total(self) -> float:

@@ -50,6 +50,17 @@ PAPER_GRIDS: Mapping[str, Grid] = MappingProxyType(
             "regularization": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
         },
         "EASE": {"regularization": (10.0, 50.0, 100.0, 250.0, 500.0, 1000.0)},
+        "SparseLinear": {"regularization": (10.0, 30.0, 100.0, 300.0), "activity_power": (0.0, 0.5)},
+        "BPR": {
+            "rank": (32, 64, 128),
+            "regularization": (0.001, 0.003, 0.01, 0.03),
+            "learning_rate": (0.02, 0.05, 0.1, 0.2),
+        },
+        "LightGCN": {
+            "layers": (1, 2, 3),
+            "learning_rate": (0.001, 0.003, 0.01),
+            "regularization": (1e-5, 1e-4, 1e-3, 1e-2),
+        },
         "CDAE": _DEEP_GRID,
         "VAE": _DEEP_GRID,
         "Popularity": {},
@@ -65,7 +76,7 @@ PAPER_GRIDS: Mapping[str, Grid] = MappingProxyType(
 λ, γ and β of ProRec, and learning rate, ζ and batch size of the deep models, are those of the paper's implementation
 details. The paper leaves ranks and regularization of the other models to their original papers; these grids surround
 the published values in steps of three. With steps of ten, a model that is regularized too little gains by anything
-that makes its weights smaller.
+that makes its weights smaller. The grids of models that the paper does not have surround their defaults.
 """
 
 _Estimator = TypeVar("_Estimator", bound=Estimator)

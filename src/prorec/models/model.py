@@ -196,7 +196,7 @@ class Model(Estimator):
         """Return a copy of the arrays of the model to start from, or raise InputError if it does not match."""
         name = type(self).__name__
         if not self.supports_warm_start:
-            raise InputError(f"{name} learns in one step and cannot start from another model; remove init_from")
+            raise InputError(f"{name} cannot start from another model; remove init_from")
         if type(start) is not type(self):
             raise InputError(f"init_from must be another {name}; got {type(start).__name__}")
         arrays = start._fitted()
@@ -365,8 +365,8 @@ class Model(Estimator):
         Returns
         -------
         SimilarItems
-            By the cosine of the items' factors. EASE uses its item weights; a model without factors uses the cosine of
-            the items' columns of weights.
+            By the cosine of the items' factors. EASE and SparseLinear use their item weights; a model without factors
+            uses the cosine of the items' columns of weights.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Models of other libraries: implicit, Cornac, and any object that has factors or scores users."""
+"""Models of other libraries: implicit, Cornac, LensKit, RecTools, RecBole, and any object with factors or scores."""
 
 from __future__ import annotations
 
@@ -11,15 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, csr_matrix
 
-from prorec._core.checks import check_array
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
 from prorec._core.random import make_generator
+from prorec.models._other_libraries import (
+    Fitted,
+    fit_any,
+    fit_cornac,
+    fit_lenskit,
+    fit_recbole,
+    fit_rectools,
+    to_array,
+)
 from prorec.models.factory import cap_rank, make_model
 from prorec.models.model import Model, ScoreFunction
 from prorec.models.storage import Arrays
 from prorec.models.wrmf import WRMF
 from prorec.transport.factors import Factors
+
+_LIBRARIES = {"cornac": fit_cornac, "lenskit": fit_lenskit, "rectools": fit_rectools, "recbole": fit_recbole}
+"""How models of other libraries are fitted; any others take a matrix."""
 
 
 def wrap(model: Any, *, sample_clicks: bool | None = None) -> Model:
@@ -28,13 +39,15 @@ def wrap(model: Any, *, sample_clicks: bool | None = None) -> Model:
     Parameters
     ----------
     model : object
-        Unfitted model of implicit (ALS, BPR, LMF) or Cornac, or any object with `fit(matrix)`, which takes a scipy csr
-        matrix of weights, users × items. After `fit`, the object must have `user_factors` and `item_factors` (arrays,
-        or methods that return them) or `score(rows)`, which returns scores of all items for row numbers of users. A
-        `Model` is returned as it is, and a name such as "nce" gives the model of prorec of that name.
+        Unfitted model of implicit (ALS, BPR, LMF), Cornac or RecTools, scorer of LensKit, or `Config` of RecBole, which
+        describes a model; or any object with `fit(matrix)`, which takes a scipy csr matrix of weights, users × items.
+        After `fit`, the object must have `user_factors` and `item_factors` (arrays, or methods that return them) or
+        `score(rows)`, which returns scores of all items for row numbers of users. A `Model` is returned as it is, and
+        a name such as "nce" gives the model of prorec of that name.
     sample_clicks : bool, optional
         Whether each `fit` draws every click with its weight as probability, and shows the model a matrix of ones. The
-        default is True for models that are known to ignore weights: those of Cornac, and BPR of implicit.
+        default is True for models that are known to ignore weights: those of Cornac, LensKit and RecBole, and BPR of
+        implicit and RecTools.
 
     Returns
     -------
@@ -44,7 +57,7 @@ def wrap(model: Any, *, sample_clicks: bool | None = None) -> Model:
     Raises
     ------
     InputError
-        If the argument is a class, or has no `fit` method.
+        If the argument is a class, has no `fit` method, or is of a version of its library that cannot be wrapped.
 
     Notes
     -----
@@ -69,13 +82,24 @@ def wrap(model: Any, *, sample_clicks: bool | None = None) -> Model:
         )
     if isinstance(model, type):
         raise InputError(f"model must be a model; got the class {model.__name__}. Pass {model.__name__}(…) instead.")
-    if not callable(getattr(model, "fit", None)):
-        raise InputError(f"model must have a fit method; {type(model).__name__} has none")
     bases = {(base.__module__.partition(".")[0], base.__name__) for base in type(model).__mro__}
-    is_cornac = any(library == "cornac" for library, _ in bases)
+    library = next((name for name, _ in bases if name in _LIBRARIES), "")
+    name = type(model).__name__
+    if library == "recbole" and name != "Config":
+        raise InputError(
+            f"a model of RecBole belongs to one data set; got a {name}. Pass the Config that it was made of instead."
+        )
+    if library == "lenskit" and not (callable(model) and callable(getattr(model, "train", None))):
+        raise InputError(
+            f"a model of LensKit must be a scorer of version 2025.1 or later, with a train method; got a {name}. "
+            "Upgrade LensKit, or pass the scorer inside it."
+        )
+    if library not in ("lenskit", "recbole") and not callable(getattr(model, "fit", None)):
+        raise InputError(f"model must have a fit method; {name} has none")
     if sample_clicks is None:
-        sample_clicks = is_cornac or ("implicit", "BayesianPersonalizedRanking") in bases
-    return _Wrapped(model, _fit_cornac if is_cornac else _fit_any, sample_clicks)
+        is_bpr = bool(bases & {("implicit", "BayesianPersonalizedRanking"), ("rectools", "ImplicitBPRWrapperModel")})
+        sample_clicks = is_bpr or library in ("cornac", "lenskit", "recbole")
+    return _Wrapped(model, _LIBRARIES.get(library, fit_any), sample_clicks)
 
 
 @dataclass
@@ -83,7 +107,7 @@ class _Wrapped(Model):
     """A model of another library."""
 
     model: Any
-    fit_model: Callable[[Any, csr_matrix], Arrays | ScoreFunction]
+    fit_model: Callable[[Any, csr_matrix], Fitted]
     sample_clicks: bool
     _score_function: ScoreFunction | None = field(init=False, repr=False, compare=False, default=None)
     supports_fold_in: ClassVar[bool] = False  # its least squares aim at 1, whatever the scale of the model's scores
@@ -97,11 +121,11 @@ class _Wrapped(Model):
             fitted = copy.deepcopy(self.model)
         except TypeError as error:
             raise InputError(f"model must be one that can be copied before it is fitted: {error}") from None
-        result = self.fit_model(fitted, weights)
+        fitted, result = self.fit_model(fitted, weights)
         if callable(result):
             self.fitted_, self._score_function = fitted, result
             return {}
-        arrays = {name: _to_array(f"the model's {name}", array).astype(np.float32) for name, array in result.items()}
+        arrays = {name: to_array(f"the model's {name}", array).astype(np.float32) for name, array in result.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
         n_users, n_items = matrix.shape
         width = shapes["users"][-1:]
@@ -141,43 +165,6 @@ class _Wrapped(Model):
         )
 
 
-def _fit_any(model: Any, matrix: csr_matrix) -> Arrays | ScoreFunction:
-    options = {"show_progress": False} if type(model).__module__.startswith("implicit.") else {}
-    model.fit(matrix, **options)
-    factors: list[Any] = [getattr(model, name, None) for name in ("user_factors", "item_factors")]
-    if all(each is not None for each in factors):
-        factors = [each() if callable(each) else each for each in factors]
-        # After training on a GPU, implicit keeps its factors there.
-        users, items = (each.to_numpy() if hasattr(each, "to_numpy") else each for each in factors)
-        return {"users": users, "items": items}
-    if callable(getattr(model, "score", None)):
-        return _check_scores(model.score, matrix.shape[1])
-    raise InputError(
-        f"model must have user_factors and item_factors, or a score method, after fit; {type(model).__name__} has "
-        "neither. Add one of them."
-    )
-
-
-def _fit_cornac(model: Any, matrix: csr_matrix) -> ScoreFunction:
-    from cornac.data import Dataset
-
-    entries = matrix.tocoo()
-    data = Dataset.from_uir(list(zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True)))
-    model.fit(data)
-    items, positions = np.array(list(data.iid_map.keys())), np.array(list(data.iid_map.values()))
-
-    def score(rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        block = np.zeros((len(rows), matrix.shape[1]), dtype=np.float32)
-        for number, row in enumerate(rows.tolist()):
-            if row in data.uid_map:
-                scores = np.asarray(model.score(data.uid_map[row]), dtype=np.float32)
-                block[number] = scores.min()  # items without any click have no score, and come last
-                block[number, items] = scores[positions]
-        return block
-
-    return _check_scores(score, matrix.shape[1])
-
-
 def resolve_model(model: Any, shape: tuple[int, int]) -> Model:
     """Return a model that was given by name, or as for `wrap`, for data of a shape.
 
@@ -204,23 +191,3 @@ def resolve_model(model: Any, shape: tuple[int, int]) -> Model:
     SVD(rank=10, activity_power=0.0, seed=0)
     """
     return cap_rank(make_model(model), shape) if isinstance(model, str) else wrap(model)
-
-
-def _to_array(name: str, value: Any) -> NDArray[Any]:
-    """Return an array of numbers, also of a torch tensor that is being trained or on a GPU."""
-    return check_array(name, value.detach().cpu() if hasattr(value, "detach") else value)
-
-
-def _check_scores(score: Callable[[Any], Any], n_items: int) -> ScoreFunction:
-    """Return the function with a check of its result, which must be finite and of the right shape."""
-
-    def checked(rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        block = _to_array("the result of the model's score", score(rows)).astype(np.float32)
-        if block.shape != (len(rows), n_items) or not np.isfinite(block).all():
-            raise InputError(
-                f"the model's score must return {len(rows)} × {n_items} finite numbers for {len(rows)} users; "
-                f"got shape {block.shape}, or numbers that are not finite"
-            )
-        return block
-
-    return checked

@@ -1,14 +1,14 @@
 """Save one small model of each class in the current format: `python -m tests.models.saved.make`.
 
 A folder `v<format version>` holds a folder for each model, and `expected.json` with the recommendations and weights of
-each. Run this script once for each new format version, and commit its folder. Once a version is released its folder
-never changes: users have such files. tests/models/test_saved_formats.py loads all of them.
+each. Run this script once for each new format version and for each new class, and commit what it writes. It adds the
+models that are missing and leaves the others: once a version is released its files never change, because users have
+such files. tests/models/test_saved_formats.py loads all of them.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,21 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from prorec import Interactions, ProRec
-from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Popularity
+from prorec.models import BPR, CDAE, EASE, NCE, SVD, VAE, WRMF, LightGCN, Popularity, SparseLinear
 from prorec.models.storage import VERSION
 
 FOLDER = Path(__file__).parent
 _NETWORK: dict[str, Any] = {"rank": 2, "epochs": 5, "batch_size": 8}
 MODELS: dict[str, Any] = {
+    "bpr": BPR(rank=2, epochs=5, item_bias=True),
     "cdae": CDAE(**_NETWORK),
     "ease": EASE(),
+    "lightgcn": LightGCN(rank=2, layers=2, epochs=5),
     "nce": NCE(rank=2),
     "popularity": Popularity(),
     "prorec": ProRec(NCE(rank=2), noise_method="plan"),
     "prorec-cross-fit": ProRec(NCE(rank=2), noise_method="cross-fit"),
+    "sparse-linear": SparseLinear(neighbors=4, regularization=2.0),
     "svd": SVD(rank=2),
     "vae": VAE(**_NETWORK, hidden=4),
     "wrmf": WRMF(rank=2, sweeps=4),
@@ -55,14 +58,15 @@ def observe(model: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the models of this version of the format."""
+    """Write the models of this version of the format that are missing."""
     folder = FOLDER / f"v{VERSION}"
-    shutil.rmtree(folder, ignore_errors=True)
-    expected = {}
+    path = folder / "expected.json"
+    expected = json.loads(path.read_text("utf-8")) if path.exists() else {}
     for name, model in MODELS.items():
-        model.fit(clicks()).save(folder / name)
-        expected[name] = observe(model)
-    (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
+        if name not in expected:
+            model.fit(clicks()).save(folder / name)
+            expected[name] = observe(model)
+    path.write_text(json.dumps(expected, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
