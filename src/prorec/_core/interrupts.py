@@ -34,7 +34,7 @@ def add_advice(text: str) -> None:
 
 def is_command() -> bool:
     """Return whether this process was started as the command `prorec`, or as `python -m prorec`."""
-    words = getattr(sys, "orig_argv", [""])[1:]  # an older Python has none, and is refused later
+    words = sys.orig_argv[1:]
     name = words[0].replace(os.sep, "/").rpartition("/")[2] if words else ""
     return name in ("prorec", "prorec.exe") or words[:2] == ["-m", "prorec"]
 
