@@ -18,6 +18,7 @@ from prorec._core.errors import (
     DamagedFileError,
     DataWarning,
     DownloadError,
+    EngineError,
     InputError,
     MemoryLimitError,
     MissingExtraError,
@@ -52,6 +53,7 @@ __all__ = [
     "DamagedFileError",
     "DataWarning",
     "DownloadError",
+    "EngineError",
     "Factors",
     "InputError",
     "Interactions",
@@ -116,6 +118,8 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept any name
             return import_module(f"prorec.{name}")
         if name not in _MODULES:
             raise AttributeError(f"module 'prorec' has no attribute {name!r}")
+        if name == "load":
+            import_module("prorec.denoise")  # a denoiser can be loaded once its class is known
         value = globals()[name] = getattr(import_module(f"prorec.{_MODULES[name]}"), name)
         return value
 
