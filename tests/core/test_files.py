@@ -141,17 +141,9 @@ def test_content_and_name_are_on_the_disk(overwrite: bool, tmp_path: Path, monke
         steps.append("sync folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "sync file")
         sync(descriptor)
 
-    def record_link(source: Path, target: Path) -> None:
-        steps.append("name")
-        link(source, target)
-
-    def record_replace(source: Path, target: Path) -> None:
-        steps.append("name")
-        replace(source, target)
-
     monkeypatch.setattr(os, "fsync", record_sync)
-    monkeypatch.setattr(os, "link", record_link)
-    monkeypatch.setattr(Path, "replace", record_replace)
+    monkeypatch.setattr(os, "link", lambda *paths: (steps.append("name"), link(*paths)))
+    monkeypatch.setattr(Path, "replace", lambda *paths: (steps.append("name"), replace(*paths)))
     with atomic_write(tmp_path / "table.csv", overwrite=overwrite) as temporary:
         temporary.write_text("new")
     assert steps == ["sync file", "name", "sync folder"]
