@@ -51,5 +51,8 @@ def spark() -> Iterator[Any]:
         builder = builder.config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
     started = builder.getOrCreate()
     started.sparkContext.setLogLevel("OFF")
-    yield started
+    with pytest.MonkeyPatch.context() as patch:
+        # Otherwise the driver would fit ALS on the few rows of these tests, and not MLlib.
+        patch.setattr("prorec.engines.spark.spark_result._PAIRS_PER_BLOCK", 500)
+        yield started
     started.stop()

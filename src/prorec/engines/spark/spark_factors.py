@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.ml.recommendation import ALS as MLlibALS
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from scipy.sparse import coo_array, csr_array
 
 from prorec._core.checks import check_float, check_int
 from prorec._core.errors import InputError
+from prorec.engines.spark.small_als import fit_small
 from prorec.engines.spark.work_directory import WorkDirectory
 
 _CHECKPOINT_INTERVAL = 4
@@ -59,7 +63,7 @@ class ALS:
         interactions : DataFrame
             Columns `user` and `item` (positions) and `weight`. A weight of 0 is an unobserved pair.
         n_blocks : int
-            Number of blocks into which MLlib divides users and items.
+            Number of blocks into which MLlib divides users and items. With one, the driver learns the factors.
 
         Returns
         -------
@@ -67,6 +71,9 @@ class ALS:
             Columns `user` and `features`, and columns `item` and `features`. Users and items without any weight have
             no row.
         """
+        rows = interactions.select("user", "item", "weight").where("weight > 0")
+        if n_blocks == 1:
+            return self._fit_on_driver(rows)
         model = MLlibALS(
             rank=self.rank,
             maxIter=self.sweeps,
@@ -80,9 +87,24 @@ class ALS:
             itemCol="item",
             ratingCol="weight",
             checkpointInterval=_CHECKPOINT_INTERVAL,
-        ).fit(interactions.select("user", "item", "weight").where("weight > 0"))
+        ).fit(rows)
         users, items = model.userFactors, model.itemFactors
         return users.withColumnRenamed("id", "user"), items.withColumnRenamed("id", "item")
+
+    def _fit_on_driver(self, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
+        """Learn factors from few interactions, which all come to the driver."""
+        log = rows.toArrow()
+        sides = [np.unique(log.column(role).to_numpy(), return_inverse=True) for role in ("user", "item")]
+        (user_ids, user_codes), (item_ids, item_codes) = sides
+        entries = log.column("weight").to_numpy(), (user_codes, item_codes)
+        matrix = csr_array(coo_array(entries, shape=(len(user_ids), len(item_ids))))
+        learned = fit_small(matrix, self.rank, self.alpha, self.regularization, self.sweeps, self.seed)
+        tables = []
+        for role, ids, factors in zip(("user", "item"), (user_ids, item_ids), learned, strict=True):
+            features = pa.FixedSizeListArray.from_arrays(pa.array(factors.reshape(-1)), self.rank)
+            columns = {role: pa.array(ids.astype(np.int32)), "features": features.cast(pa.list_(pa.float32()))}
+            tables.append(rows.sparkSession.createDataFrame(pa.table(columns)))
+        return tables[0], tables[1]
 
     def fit_cached(
         self, interactions: DataFrame, n_blocks: int, directory: WorkDirectory, step: str
