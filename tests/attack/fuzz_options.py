@@ -143,7 +143,8 @@ _NEVER = {"--engine", "--master", "--help"}
 def documented_exits() -> set[int]:
     """Return the exit codes that the manual lists."""
     page = (ROOT / "docs" / "command-line.md").read_text("utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
-    return {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    cells = re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE)
+    return {int(code) for cell in cells for code in cell.split(",")}
 
 
 EXITS = documented_exits()

@@ -39,7 +39,7 @@ def run(*words: str, cwd: Path | None = None) -> Completed:
 
 def run_script(script: str, cwd: Path) -> Completed:
     """Run a script of the shell in which `prorec` is a copy of a process that has imported it already."""
-    pipes = _pipes()
+    pipes = _pipes(0)
     numbers = tuple(stream.fileno() for stream in pipes)
     script = f'prorec() {{ "{sys.executable}" -IS "{_ASK}" {numbers[0]} {numbers[1]} "$@"; }}\n{script}'
     return subprocess.run(
@@ -108,7 +108,7 @@ class Started:
 
 
 @cache
-def _pipes(number: int = 0) -> tuple[IO[bytes], IO[bytes]]:
+def _pipes(number: int) -> tuple[IO[bytes], IO[bytes]]:
     """Start a process that is copied for each run; return its pipes of requests and answers.
 
     Runs beside each other need a process each, of another number.
