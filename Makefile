@@ -6,7 +6,7 @@ QUIETLY := --quiet --disable-pip-version-check
 PIP := $(BIN)/python -m pip install $(QUIETLY) --constraint constraints.txt
 
 .PHONY: demo test test-all lint types kernels docs bench bench-check reproduce figures screenshots clean
-.PHONY: coverage linkcheck mutation-check release-check test-minimum test-latest
+.PHONY: attack coverage linkcheck mutation-check release-check test-minimum test-latest
 
 demo: $(VENV)/.demo-installed
 	$(BIN)/prorec demo
@@ -49,6 +49,10 @@ bench: $(VENV)/.all-installed
 
 bench-check: $(VENV)/.all-installed  # for some of them: make bench-check ONLY="metrics models"
 	$(BIN)/python -m benchmarks --check $(if $(ONLY),--only $(ONLY))
+
+# Fuzzers, kills and races; a failure names its seed. For less: make attack MINUTES=5 ONLY="logs options"
+attack: $(VENV)/.all-installed
+	$(BIN)/python -m tests.attack --minutes $(or $(MINUTES),60) $(if $(ONLY),--only $(ONLY))
 
 reproduce: $(VENV)/.all-installed
 	$(BIN)/python -m reproduction all --out results/

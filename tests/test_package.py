@@ -45,6 +45,14 @@ def test_using_prorec_imports_no_extra() -> None:
     assert find_loaded(code, [*EXTRAS, *SLOW_PARTS, "prorec.report", "prorec.noise"]) == ["prorec.noise"]
 
 
+def test_a_new_process_loads_every_saved_model() -> None:
+    folder = Path(__file__).parent / "models" / "saved" / "v2"
+    for name in ("svd", "prorec", "prorec-cross-fit"):
+        code = f"import prorec; print(type(prorec.load({str(folder / name)!r})).__name__)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == ("SVD" if name == "svd" else "ProRec")
+
+
 def test_public_names_are_those_that_type_checkers_see() -> None:
     """A name is imported from the module that the type checker takes it from."""
     tree = ast.parse(Path(prorec.__file__).read_text("utf-8"))

@@ -39,7 +39,7 @@ def run(*words: str, cwd: Path | None = None) -> Completed:
 
 def run_script(script: str, cwd: Path) -> Completed:
     """Run a script of the shell in which `prorec` is a copy of a process that has imported it already."""
-    pipes = _pipes()
+    pipes = _pipes(0)
     numbers = tuple(stream.fileno() for stream in pipes)
     script = f'prorec() {{ "{sys.executable}" -IS "{_ASK}" {numbers[0]} {numbers[1]} "$@"; }}\n{script}'
     return subprocess.run(
@@ -55,9 +55,9 @@ def run_script(script: str, cwd: Path) -> Completed:
 
 
 class Started:
-    """A run that continues while the test does something else; only one at a time."""
+    """A run that continues while the test does something else; only one at a time for each server."""
 
-    def __init__(self, *words: str, cwd: Path | None = None) -> None:
+    def __init__(self, *words: str, cwd: Path | None = None, server: int = 0) -> None:
         self._folder = tempfile.TemporaryDirectory()
         streams = {name: Path(self._folder.name) / name for name in ("stdout", "stderr")}
         for path in streams.values():
@@ -69,7 +69,7 @@ class Started:
             "stdin": os.devnull,
             **{name: str(path) for name, path in streams.items()},
         }
-        requests, self._answers = _pipes()
+        requests, self._answers = _pipes(server)
         requests.write(json.dumps(request).encode() + b"\n")
         requests.flush()
         self.pid = self._read_answer()
@@ -108,8 +108,11 @@ class Started:
 
 
 @cache
-def _pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """Start the process that is copied for each run; return the pipes of requests and answers."""
+def _pipes(number: int) -> tuple[IO[bytes], IO[bytes]]:
+    """Start a process that is copied for each run; return its pipes of requests and answers.
+
+    Runs beside each other need a process each, of another number.
+    """
     # Unbuffered, so that `select` sees every answer.
     server = subprocess.Popen([sys.executable, str(_SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
     assert server.stdin is not None

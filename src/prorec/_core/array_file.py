@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.array_rules import Arrays
+from prorec._core.checks import safe_repr
 from prorec._core.digest import digest
 from prorec._core.errors import DamagedFileError, MemoryLimitError
 from prorec._core.files import open_regular
@@ -140,7 +141,8 @@ def _read_members(file: BinaryIO) -> Arrays:
             is_plain = member.compress_type == zipfile.ZIP_STORED and member.compress_size == member.file_size
             if not is_plain or member.flag_bits & 0x1 or not member.filename.endswith(".npy"):
                 raise DamagedFileError(
-                    f"{name!r} must be an array that is neither compressed nor encrypted, as numpy.savez writes it"
+                    f"{safe_repr(name)} must be an array that is neither compressed nor encrypted, as numpy.savez "
+                    "writes it"
                 )
             with archive.open(member) as opened:
                 arrays[name] = _read_array(name, opened, member.file_size)
@@ -153,11 +155,13 @@ def _read_array(name: str, file: IO[bytes], n_bytes: int) -> NDArray[Any]:
     length = int.from_bytes(begin[len(_MAGIC) :], "little")
     header = _HEADER.fullmatch(file.read(length).decode("latin-1"))
     if not begin.startswith(_MAGIC) or header is None or header[1] not in _DTYPES:
-        raise DamagedFileError(f"{name!r} must be an array of numbers of this machine's byte order")
+        raise DamagedFileError(f"{safe_repr(name)} must be an array of numbers of this machine's byte order")
     dtype, shape = _DTYPES[header[1]], tuple(int(each) for each in header[3].split(",") if each.strip())
     wanted = len(begin) + length + math.prod(shape) * dtype.itemsize
     if wanted != n_bytes:
-        raise DamagedFileError(f"{name!r} must have {wanted:,} bytes for its shape {shape}, but has {n_bytes:,}")
+        raise DamagedFileError(
+            f"{safe_repr(name)} must have {wanted:,} bytes for its shape {shape}, but has {n_bytes:,}"
+        )
     is_fortran = header[2] == "True"
     array = np.empty(shape[::-1] if is_fortran else shape, dtype)
     content = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
@@ -165,7 +169,7 @@ def _read_array(name: str, file: IO[bytes], n_bytes: int) -> NDArray[Any]:
     while position < len(content):
         chunk = file.read(min(_CHUNK, len(content) - position))
         if not chunk:
-            raise DamagedFileError(f"{name!r} is cut short")
+            raise DamagedFileError(f"{safe_repr(name)} is cut short")
         content[position : position + len(chunk)] = chunk
         position += len(chunk)
     file.read(1)  # the end of the member, at which its checksum is compared

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import DamagedFileError
 
 Arrays = dict[str, NDArray[Any]]
@@ -68,7 +69,7 @@ def check_arrays(
             raise DamagedFileError(f"{subject} is incomplete or damaged: {name} is missing; {remedy}")
     if unknown := sorted(arrays.keys() - rules.keys()):
         raise DamagedFileError(
-            f"{subject} is damaged: {unknown[0]!r} is not one of its arrays, {', '.join(rules)}; {remedy}"
+            f"{subject} is damaged: {safe_repr(unknown[0])} is not one of its arrays, {', '.join(rules)}; {remedy}"
         )
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
-
-_MAX_REPR = 200
-"""Number of characters of a value in a message."""
+from prorec._core.messages import safe_repr as safe_repr
+from prorec._core.messages import shorten as shorten
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -39,6 +38,35 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
         choices = ", ".join(repr(choice) for choice in allowed)
         raise InputError(f"{name} must be one of {choices}, got {safe_repr(value)}")
+
+
+def check_bool(name: str, value: object) -> bool:
+    """Return a truth value.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the message.
+    value : object
+        Value of the argument.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    InputError
+        If the value is neither True nor False.
+
+    Examples
+    --------
+    >>> check_bool("exclude_seen", True)
+    True
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False; got {safe_repr(value)}")
+    return bool(value)
 
 
 def check_int(name: str, value: Any, minimum: int, maximum: int | None = None, maximum_name: str = "") -> int:
@@ -71,7 +99,7 @@ def check_int(name: str, value: Any, minimum: int, maximum: int | None = None, m
     >>> check_int("k", 5, 1, maximum=100)
     5
     """
-    if isinstance(value, Integral) and not isinstance(value, bool):
+    if isinstance(value, Integral) and not isinstance(value, bool | np.timedelta64):
         number = int(value)
         if minimum <= number and (maximum is None or number <= maximum):
             return number
@@ -106,7 +134,7 @@ def check_float(name: str, value: Any, minimum: float = -math.inf, maximum: floa
     >>> check_float("fraction", 0.2, 0, 1)
     0.2
     """
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if isinstance(value, Real) and not isinstance(value, bool | np.timedelta64):
         try:
             number = float(value)
         except OverflowError:
@@ -153,29 +181,3 @@ def check_array(name: str, value: Any) -> NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name} must be an array of numbers; got {array.dtype}")
     return array
-
-
-def safe_repr(value: object) -> str:
-    """Return `repr(value)` for a message, whatever the value is; a long one without its middle.
-
-    Parameters
-    ----------
-    value : object
-        Any value, also one whose `repr` raises.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> safe_repr("a")
-    "'a'"
-    >>> len(safe_repr("a" * 10_000))
-    161
-    """
-    try:
-        text = repr(value)
-    except Exception:  # such as an integer of thousands of digits
-        return f"something of type {type(value).__name__}"
-    return text if len(text) <= _MAX_REPR else f"{text[:120]}…{text[-40:]}"

@@ -62,16 +62,18 @@ def _open_device(name: str) -> torch.device:
         import torch
     except ModuleNotFoundError:
         raise MissingExtraError(
-            f"device {name!r} needs PyTorch, which is not installed: {advise_install('torch')}"
+            f"device {safe_repr(name)} needs PyTorch, which is not installed: {advise_install('torch')}"
         ) from None
     except (ImportError, OSError) as error:
-        raise MissingExtraError(f"device {name!r} needs PyTorch, which cannot be loaded: {error}") from None
+        raise MissingExtraError(f"device {safe_repr(name)} needs PyTorch, which cannot be loaded: {error}") from None
     try:
         device = torch.device(name)
         float(torch.ones(1, device=device))
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         problem = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"device must be 'auto', 'cpu' or 'cuda'; {name!r} cannot be used: {problem}") from None
+        raise InputError(
+            f"device must be 'auto', 'cpu' or 'cuda'; {safe_repr(name)} cannot be used: {problem}"
+        ) from None
     return device
 
 

@@ -50,6 +50,10 @@ class DownloadError(ProrecError, RuntimeError):
     """A data set is not on this machine and could not be downloaded; the message says where to put it."""
 
 
+class EngineError(ProrecError, RuntimeError):
+    """Spark could not finish a run; the message says why, and what is kept of it."""
+
+
 class DataWarning(UserWarning):
     """The data is usable, but something in it deserves a look."""
 

@@ -79,7 +79,8 @@ class Estimator:
             own, separator, inner = name.partition("__")
             if own not in allowed or (separator and not hasattr(getattr(self, own), "set_params")):
                 raise InputError(
-                    f"{name!r} is not a parameter of {type(self).__name__}; it has {', '.join(self.get_params())}"
+                    f"{safe_repr(name)} is not a parameter of {type(self).__name__}; it has "
+                    f"{', '.join(self.get_params())}"
                 )
             if separator:
                 nested.setdefault(own, {})[inner] = value

@@ -23,6 +23,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from prorec._core.errors import InputError
+from prorec._core.messages import safe_repr
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Parameter:
                     return reader(text)
                 except ValueError:
                     continue
-        raise InputError(f"{self.name} must be {self.expected}; got {text!r}")
+        raise InputError(f"{self.name} must be {self.expected}; got {safe_repr(text)}")
 
 
 @cache

@@ -12,7 +12,7 @@ import pyarrow as pa
 import typer
 from numpy.typing import NDArray
 
-from prorec._core.checks import check_int
+from prorec._core.checks import check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
 from prorec.cli.command import Options, PlainCommand, PlainGroup, as_command, refuse
@@ -211,7 +211,7 @@ def _read_flags(source: SourceTable) -> NDArray[np.bool_]:
     texts = [str(value).strip().lower() for value in _result_column(source, "flagged").to_pylist()]
     for row, text in enumerate(texts):
         if text not in _FLAGS:
-            raise InputError(f"row {row + 1}: the column 'flagged' must be true or false; got {text!r}")
+            raise InputError(f"row {row + 1}: the column 'flagged' must be true or false; got {safe_repr(text)}")
     return _by_interaction(source, [_FLAGS[text] for text in texts], bool)
 
 

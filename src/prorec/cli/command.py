@@ -25,7 +25,7 @@ from prorec._core.errors import InputError
 from prorec._core.interrupts import interruptible
 from prorec._core.parameters import Parameter, parameters_of
 from prorec._core.provenance import describe_settings
-from prorec.cli.console import shorten
+from prorec.cli.console import shorten_message
 
 _log = logging.getLogger("prorec.cli")
 _METAVARS = {int: "INT", float: "FLOAT", Path: "PATH", str: "TEXT"}
@@ -169,7 +169,7 @@ def _short_errors() -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(message := getattr(error, "message", None), str):
-            error.message = shorten(message)  # type: ignore[attr-defined]
+            error.message = shorten_message(message)  # type: ignore[attr-defined]
         raise
 
 

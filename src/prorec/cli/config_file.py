@@ -10,6 +10,7 @@ import typer
 
 from prorec._core.errors import InputError
 from prorec._core.files import as_path
+from prorec._core.messages import safe_repr
 
 
 def read_config(ctx: typer.Context, path: str | None) -> str | None:
@@ -52,10 +53,10 @@ def read_config(ctx: typer.Context, path: str | None) -> str | None:
         if option is None:
             close = difflib.get_close_matches(name, options, 1, 0.5)
             guess = f"; did you mean {close[0]!r}?" if close else ""
-            raise InputError(f"{path}: prorec {command} has no option {name!r}{guess}")
+            raise InputError(f"{path}: prorec {command} has no option {safe_repr(name)}{guess}")
         is_flag = bool(getattr(option, "is_flag", False))
         if isinstance(value, bool) != is_flag:
-            raise InputError(f"{path}: {name} must {'' if is_flag else 'not '}be true or false; got {value!r}")
+            raise InputError(f"{path}: {name} must {'' if is_flag else 'not '}be true or false; got {safe_repr(value)}")
         if isinstance(value, dict):  # param = {rank = 20} is -p rank=20
             value = [f"{key}={each if isinstance(each, str) else repr(each)}" for key, each in value.items()]
         if getattr(option, "multiple", False) and not isinstance(value, list):

@@ -25,7 +25,7 @@ def print_plain(console: Console, text: str) -> None:
     console.print(Text(text), highlight=False, soft_wrap=not console.is_terminal)
 
 
-def shorten(text: str) -> str:
+def shorten_message(text: str) -> str:
     """Shorten a message, whatever value it quotes.
 
     Parameters
@@ -40,9 +40,9 @@ def shorten(text: str) -> str:
 
     Examples
     --------
-    >>> shorten("no column is called " + "x" * 10_000)[:50]
+    >>> shorten_message("no column is called " + "x" * 10_000)[:50]
     'no column is called xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
-    >>> len(shorten("no column is called " + "x" * 10_000))
+    >>> len(shorten_message("no column is called " + "x" * 10_000))
     141
     """
     text = _LONG_WORD.sub(lambda match: f"{match[0][:80]}…{match[0][-40:]}", text)

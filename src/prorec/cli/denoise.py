@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from rich.console import Console
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
 from prorec.cli.command import Options, as_command, refuse
@@ -44,7 +45,7 @@ from prorec.cli.output_files import (
 from prorec.cli.provenance_file import describe_file
 from prorec.cli.work_folder import INTERRUPTED, WorkDirectory
 from prorec.data.source_table import SourceTable
-from prorec.data.writers import write_table
+from prorec.data.writers import check_characters, write_table
 from prorec.denoise import ProRec
 from prorec.noise.marks import parse_yes_no
 from prorec.report.page import write_report
@@ -216,11 +217,11 @@ def _read_marks(role: str, name: str, source: SourceTable) -> NDArray[np.bool_]:
     if names.count(name) != 1:
         found = "several columns are" if name in names else "no column is"
         raise InputError(
-            f"{role}_col must be the name of one column of the log; {found} called {name!r}. "
+            f"{role}_col must be the name of one column of the log; {found} called {safe_repr(name)}. "
             f"The columns are: {', '.join(names)}"
         )
     is_marked = np.zeros(len(source.interactions), dtype=bool)
-    is_marked[source.positions[parse_yes_no(source.table[name], f"the column {name!r}")]] = True
+    is_marked[source.positions[parse_yes_no(source.table[name], f"the column {safe_repr(name)}")]] = True
     return is_marked
 
 
@@ -259,6 +260,7 @@ def _check_columns(source: SourceTable, path: Path) -> None:
     with blame_data(), prefix_errors(path):
         table = source.with_columns(dict.fromkeys(("weight", "noise_probability", "flagged"), zeros))
         write_table(table.slice(0, 1), io.BytesIO(), path.name)
+        check_characters(source.table, path.name)
 
 
 def _denoised_rows(source: SourceTable, denoiser: ProRec, *, drop: bool) -> pa.Table:

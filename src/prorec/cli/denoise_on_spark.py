@@ -65,7 +65,10 @@ def denoise_on_spark(
     ------
     InputError
         If an option has no effect with Spark, the output exists, or Spark cannot be started.
+    EngineError
+        If Spark fails. What was done is kept beside the output.
     """
+    from prorec.engines.spark.failures import explain_failures
     from prorec.engines.spark.session import start_session
     from prorec.engines.spark.work_directory import HadoopFiles
 
@@ -90,37 +93,39 @@ def denoise_on_spark(
     if files.exists(work) and not output.resume and not output.force:
         raise InputError(f"{out}: {INTERRUPTED}")
     progress = Console(stderr=True, quiet=console.quiet or console.json)
-    with blame_data():
-        table = _read_table(spark, files, log)
-        result = denoiser.fit(
-            table,
-            user_col=log.user_col,
-            item_col=log.item_col,
-            weight_col=log.weight_col,
-            work_dir=work,
-            resume=output.resume,
-            show_estimate=lambda text: print_plain(progress, text),
-        )
-    # The bytes of a table are spread over a cluster, so its digest is that of the list of its files.
-    sources = hashlib.sha256("\n".join(sorted(table.inputFiles())).encode()).hexdigest()
-    provenance = console.provenance(log={"name": log.log, "files_sha256": sources})
-    rows = result.frame.where(f"not `{result.flag_column}`") if output.drop else result.frame
-    # Into the work directory first, so that a part of the result never stands in place of the whole.
-    rows.write.mode("overwrite").format(_format(out, log)).options(**_text_options(out, log)).save(f"{work}/result")
-    # Spark does not read files whose name starts like that.
-    files.write_text(f"{work}/result/_{FILE_NAME}", json.dumps(provenance, indent=2))
-    if output.report is not None:
-        result.report(output.report, title=log.report_title, provenance=provenance)
-    summary = result.summary() | {
-        "provenance": provenance,
-        "out": out,
-        "report": None if output.report is None else str(output.report),
-    }
-    summary |= {"fdr": result.flag_rule.get("fdr"), "training_column": result.weight_column}
-    if output.force:
-        files.remove(out)
-    files.move(f"{work}/result", out)
-    files.remove(work)
+    kept = f"What was done is kept in {work}: run it again with --resume"
+    with explain_failures(lambda: kept):
+        with blame_data():
+            table = _read_table(spark, files, log)
+            result = denoiser.fit(
+                table,
+                user_col=log.user_col,
+                item_col=log.item_col,
+                weight_col=log.weight_col,
+                work_dir=work,
+                resume=output.resume,
+                show_estimate=lambda text: print_plain(progress, text),
+            )
+        # The bytes of a table are spread over a cluster, so its digest is that of the list of its files.
+        sources = hashlib.sha256("\n".join(sorted(table.inputFiles())).encode()).hexdigest()
+        provenance = console.provenance(log={"name": log.log, "files_sha256": sources})
+        rows = result.frame.where(f"not `{result.flag_column}`") if output.drop else result.frame
+        # Into the work directory first, so that a part of the result never stands in place of the whole.
+        rows.write.mode("overwrite").format(_format(out, log)).options(**_text_options(out, log)).save(f"{work}/result")
+        # Spark does not read files whose name starts like that.
+        files.write_text(f"{work}/result/_{FILE_NAME}", json.dumps(provenance, indent=2))
+        if output.report is not None:
+            result.report(output.report, title=log.report_title, provenance=provenance)
+        summary = result.summary() | {
+            "provenance": provenance,
+            "out": out,
+            "report": None if output.report is None else str(output.report),
+        }
+        summary |= {"fdr": result.flag_rule.get("fdr"), "training_column": result.weight_column}
+        if output.force:
+            files.remove(out)
+        files.move(f"{work}/result", out)
+        files.remove(work)
     summary["seconds"] = round(time.perf_counter() - started, 2)
     rate = summary["noise_rate"] or {"is_identified": False}
     share = rate.get("estimate" if rate["is_identified"] else "high")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from prorec._core.checks import check_int
+from prorec._core.checks import check_int, safe_repr
 from prorec._core.errors import DataWarning, InputError
 from prorec.cli.command import FieldsOf, Options, as_command
 from prorec.cli.console import make_table, print_plain
@@ -117,9 +117,9 @@ def _make_models(
     for name in (each.strip().lower() for each in options.models.split(",")):
         base, plus, variant = name.partition("+")
         if plus and variant not in ("prorec", *_CONTROLS):
-            raise InputError(f"--models allows only +prorec, +scaled and +shuffled after a name; got {name!r}")
+            raise InputError(f"--models allows only +prorec, +scaled and +shuffled after a name; got {safe_repr(name)}")
         if name in models:
-            raise InputError(f"--models must name each model once; got {name!r} twice")
+            raise InputError(f"--models must name each model once; got {safe_repr(name)} twice")
         used |= {base, name}
         own = parameters.get(base, {}) | parameters.get(name, {})
         model = make_model(base, own)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from prorec._core.errors import ProrecError
 from prorec.cli.command import name_options
-from prorec.cli.console import shorten
+from prorec.cli.console import shorten_message
 from prorec.cli.exit_codes import ExitCode, UsageError, find_exit_code
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -149,7 +149,7 @@ def report_error(error: BaseException) -> ExitCode:
         text = name_options(str(error))
     else:
         text = f"{type(error).__name__}: {error} (--debug shows where)"
-    text = shorten(text)
+    text = shorten_message(text)
     content = {"kind": code.kind, "message": text, "exit_code": int(code)}
     if _Form.is_log_json:
         _log.error(text, extra={"fields": {"error": content}})
@@ -167,7 +167,7 @@ def has_json_errors() -> bool:
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> None:
     """Show a warning without the line of code that Python shows."""
-    text = shorten(name_options(str(message)))
+    text = shorten_message(name_options(str(message)))
     if _Form.is_log_json:
         _log.warning(text, extra={"fields": {"warning": category.__name__}})
     else:

@@ -97,7 +97,7 @@ def rejected_path(out: str | Path) -> Path | None:
     if str(out) == "-":
         return None
     path = Path(out)
-    return path.with_name(f"{Path(path.name.removesuffix('.gz')).stem}.rejected.csv")
+    return path.parent / f"{Path(path.name.removesuffix('.gz')).stem}.rejected.csv"
 
 
 def rejected_outputs(out: str | Path, *, skip: bool) -> dict[str, Path | None]:

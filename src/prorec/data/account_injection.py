@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError
 from prorec.data.noisy_interactions import NoisyInteractions, assemble_noisy
 from prorec.interactions import Interactions
@@ -61,7 +62,7 @@ def inject_accounts(
         If there are no interactions, or more accounts than fit into memory are asked for.
     """
     if not len(clean):
-        raise InputError(f"kind={kind!r} adds accounts to a log, but there is no interaction")
+        raise InputError(f"kind={safe_repr(kind)} adds accounts to a log, but there is no interaction")
     n_accounts = round(min(ratio * np.count_nonzero(clean.activity), 1e18))
     if clean.n_users + n_accounts >= 2**31:
         raise InputError(f"ratio asks for {n_accounts:,} accounts, more than there can be. Lower the ratio")

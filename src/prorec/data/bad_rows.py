@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError, RowError
 from prorec.data.column_values import Log, is_finite_number, time_check, time_kind, to_number
 from prorec.interactions.columns import is_number
@@ -37,7 +38,7 @@ class BadRow:
     @property
     def message(self) -> str:
         """The reason with the value."""
-        return self.reason if self.value is None else self.reason.replace(" is ", f" {self.value!r} is ", 1)
+        return self.reason if self.value is None else self.reason.replace(" is ", f" {safe_repr(self.value)} is ", 1)
 
 
 @dataclass
@@ -102,7 +103,7 @@ class BadRows:
             count, examples = self.counts[reason], self.examples[reason]
             more = ", …" if count > len(examples) else ""
             if examples[0].value is not None:
-                listed = ", ".join(f"{self.unit} {row.place:,}: {row.value!r}" for row in examples)
+                listed = ", ".join(f"{self.unit} {row.place:,}: {safe_repr(row.value)}" for row in examples)
             else:
                 unit = self.unit if count == 1 else f"{self.unit}s"
                 listed = f"{unit} {', '.join(f'{row.place:,}' for row in examples)}"

@@ -26,6 +26,7 @@ ORIGINS = ("taste", "exploration", "mistake")
 """Meaning of the numbers in the column `origin`."""
 TASTE, EXPLORATION, MISTAKE = range(3)
 
+_MAX = 10_000_000
 _BLOCK = 16_384  # users made at a time; part of what a seed means
 _REDRAWS = 12
 _MAX_REDRAWS = 500  # if every click must find a film
@@ -90,7 +91,7 @@ def make_cinema(
     >>> make_cinema(200, 300, seed=1).interactions
     Interactions(200 users × 300 items, ... interactions, with timestamp and origin)
     """
-    n_users, n_items = check_int("n_users", n_users, 1), check_int("n_items", n_items, 3 * len(GENRES))
+    n_users, n_items = check_int("n_users", n_users, 1, _MAX), check_int("n_items", n_items, 3 * len(GENRES), _MAX)
     rates = check_float("mistake_rate", mistake_rate, 0, 1), check_float("exploration_rate", exploration_rate, 0, 1)
     if sum(rates) > 1:
         raise InputError(f"mistake_rate and exploration_rate must sum to at most 1; got {rates[0]} and {rates[1]}")

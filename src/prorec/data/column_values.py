@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError
 from prorec.interactions.column_names import find_named, has_plain_name
 from prorec.interactions.columns import ColumnRef, convert_distinct, is_number, is_time
@@ -167,7 +168,7 @@ def choose_by_values(
         candidates = [at for at in find_candidates(log, role, time_format) if not plain or at in plain]
         free = [at for at in candidates if at not in result.values()]
         if len(free) > 1 and plain:
-            listed = ", ".join(repr(log.names[at]) for at in free)
+            listed = ", ".join(safe_repr(log.names[at]) for at in free)
             raise InputError(f"more than one column could be the {role} ({listed}): name one with {role}_col")
         if len(free) == 1:
             result[role] = free[0]
@@ -275,7 +276,7 @@ def check_time_format(time_format: str | None) -> None:
     except (ValueError, TypeError):
         is_format = False
     if not is_format:
-        raise InputError(f"time_format must be a format such as '%d.%m.%Y %H:%M'; got {time_format!r}")
+        raise InputError(f"time_format must be a format such as '%d.%m.%Y %H:%M'; got {safe_repr(time_format)}")
 
 
 def _has_format(text: str, time_format: str) -> bool:

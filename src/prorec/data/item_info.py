@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from prorec._core.checks import shorten
 from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec.data.readers import open_table
@@ -60,7 +61,7 @@ def add_item_info(
         if name is None and category is None:
             raise InputError(
                 f"no column has names ({_NAMES[0]}, {_NAMES[1]}, …) or categories ({_CATEGORIES[0]}, "
-                f"{_CATEGORIES[2]}, …) of items: rename one. The columns are {', '.join(headers)}"
+                f"{_CATEGORIES[2]}, …) of items: rename one. The columns are {shorten(', '.join(headers))}"
             )
         ids, rows = _find_first_rows(table.column(item), interactions)
         if not (interactions.item_positions(ids) >= 0).any():

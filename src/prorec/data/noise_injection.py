@@ -13,7 +13,7 @@ from prorec._core.errors import InputError
 from prorec._core.random import make_generator
 from prorec.data.account_injection import ACCOUNT_KINDS, AccountKind, inject_accounts
 from prorec.data.noisy_interactions import NoisyInteractions, assemble_noisy
-from prorec.interactions import Interactions
+from prorec.interactions import Interactions, check_interactions
 
 NoiseKind = Literal["uniform", "popularity", "swap", "disliked"] | AccountKind
 """Kinds of noise that `inject_noise` makes."""
@@ -84,6 +84,7 @@ def inject_noise(
     """
     check_choice("kind", kind, ("uniform", "popularity", "swap", "disliked", *ACCOUNT_KINDS))
     ratio = check_float("ratio", ratio, 0, 1) if kind == "swap" else check_float("ratio", ratio, 0)
+    check_interactions("interactions", interactions)
     columns = {name: values for name, values in interactions.columns.items() if name in ("rating", "timestamp")}
     clean = replace(interactions, columns=columns)
     rng = make_generator(seed)

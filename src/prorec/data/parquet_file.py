@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from prorec._core.checks import shorten
 from prorec._core.errors import InputError, RowError
 from prorec.data.formats import is_gzipped, open_decompressed
 from prorec.data.typed_log import TypedLog, convert_columns
@@ -151,4 +152,4 @@ def _explain_errors() -> Iterator[None]:
     except InputError:  # it names the problem already
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"not a parquet file that can be read ({error})") from error
+        raise InputError(f"not a parquet file that can be read ({shorten(str(error))})") from error

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from prorec._core.checks import check_choice
+from prorec._core.checks import check_choice, safe_repr
 from prorec._core.errors import DataWarning, InputError
 from prorec._core.files import as_path, prefix_errors
 from prorec.data.bad_rows import BadRows, read_usable
@@ -25,6 +25,7 @@ from prorec.interactions.tables import TableSource
 
 Header = bool | Literal["auto"]
 _HEAD_BYTES = 1 << 16
+_N_SHOWN = 20
 
 
 def read_interactions(
@@ -164,7 +165,7 @@ def _open_text(path: Path, header: Header, separator: str | None, requested: Map
     if separator is None:
         separator = find_separator(text, usual_separator(path))
     if not isinstance(separator, str) or len(separator) != 1 or not separator.isascii():
-        raise InputError(f"the separator must be one ASCII character, got {separator!r}")
+        raise InputError(f"the separator must be one ASCII character, got {safe_repr(separator)}")
     if header == "auto":
         rows = parse_rows(text, separator)
         has_header = not rows or format_suffix(path) == ".inter" or find_header(rows, tuple(requested.values()))
@@ -181,15 +182,16 @@ def _check_first_columns(rows: list[list[str]], requested: Mapping[str, ColumnRe
         values = [row[position] for row in rows if position < len(row)]
         n_times = sum(is_time(value) and not is_number(value) for value in values)
         if requested.get(role) is None and 2 * n_times > len(values):
-            shown = ", ".join(f"{at}: {value!r}" for at, value in enumerate(rows[0]))
+            shown = ", ".join(f"{at}: {safe_repr(value)}" for at, value in enumerate(rows[0][:_N_SHOWN]))
             raise InputError(
-                f"there is no header, and column {position} has times, such as {values[0]!r}, so it is not the {role}: "
+                f"there is no header, and column {position} has times, such as {safe_repr(values[0])}, so it is not "
+                f"the {role}: "
                 f"name the columns by position with user_col and item_col. The first line is {shown}"
             )
 
 
 def _warn_about_header(path: Path, first: list[str]) -> None:
-    shown = ", ".join(repr(value) for value in first[:4])
+    shown = ", ".join(safe_repr(value) for value in first[:4])
     warnings.warn(
         f"{path}: there is no header, because the first line has {shown}{', …' if len(first) > 4 else ''} in it; the "
         "user is column 0 and the item column 1. If others are, pass user_col and item_col",

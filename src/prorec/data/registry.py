@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import DownloadError, InputError
 from prorec._core.files import atomic_write, prefix_errors
 from prorec.data import parsers
@@ -112,7 +113,7 @@ def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "
     Interactions(1,000 users × 800 items, 51,753 interactions, with timestamp and origin)
     """
     if not isinstance(name, str) or name not in DATASETS:
-        raise InputError(f"no data set is called {name!r}; there are {', '.join(DATASETS)}")
+        raise InputError(f"no data set is called {safe_repr(name)}; there are {', '.join(DATASETS)}")
     entry = DATASETS[name]
     folder = fetch_files(entry)
     for file, digest in entry.files.items():
@@ -127,7 +128,7 @@ def load_dataset(name: str, *, min_rating: float | Literal["default"] | None = "
     threshold = entry.min_rating if min_rating == "default" else min_rating
     if threshold is not None:
         if "rating" not in interactions.columns:
-            raise InputError(f"{name} has no ratings, so min_rating must be left out; got {threshold!r}")
+            raise InputError(f"{name} has no ratings, so min_rating must be left out; got {safe_repr(threshold)}")
         interactions = interactions.filter_by_rating(threshold)
     counts = (interactions.n_users, interactions.n_items, len(interactions))
     if threshold == entry.min_rating and counts != entry.counts and entry.counts_are_certain:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from prorec._core.checks import check_choice
+from prorec._core.checks import check_choice, safe_repr
 from prorec._core.errors import DataWarning, InputError, RowError
 from prorec.data.bad_rows import BadRows, read_usable
 from prorec.data.column_values import check_time_format, fits_role
@@ -102,7 +102,9 @@ class SourceTable:
         taken = {*self.table.column_names, *(each.partition(":")[0] for each in self.table.column_names)}
         new_name = f"prorec_{name}" if name in taken else name
         if new_name in taken:
-            raise InputError(f"the log has columns called {name!r} and {new_name!r} already: rename one of them")
+            raise InputError(
+                f"the log has columns called {safe_repr(name)} and {safe_repr(new_name)} already: rename one of them"
+            )
         return new_name
 
     def infer_types(self, table: pa.Table) -> pa.Table:
@@ -292,7 +294,8 @@ def find_misfits(
             expected = "weights are numbers from 0 to 1" if role == "weight" else "times are numbers or ISO times"
             remedy = "" if role == "weight" else " Pass time_format if they are dates of another form."
             result[role] = (
-                f"the column {name!r} is not used as {role}: it has values such as {example!r}, and {expected}."
+                f"the column {safe_repr(name)} is not used as {role}: it has values such as {safe_repr(example)}, "
+                f"and {expected}."
                 f"{remedy} Pass {role}_col='none' to say that it has another meaning."
             )
     return result

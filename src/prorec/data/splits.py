@@ -14,11 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
-from prorec._core.checks import check_choice, check_float, check_int
+from prorec._core.checks import check_choice, check_float, check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
-from prorec.interactions import Interactions
+from prorec.interactions import Interactions, check_interactions
 
 Order = Literal["random", "time"]
 """Order in which interactions go to the training, validation and test part."""
@@ -93,6 +94,7 @@ def split_by_user(
     >>> split_by_user(load_dataset("cinema"), (0.5, 0.2, 0.3), seed=0)
     Split(26,111 train, 10,571 valid, 15,071 test)
     """
+    check_interactions("interactions", interactions)
     r_valid, r_test = _check_ratios(ratios)
     n = interactions.activity
     rank = _rank_from_last(interactions, order, seed)
@@ -122,6 +124,7 @@ def split_globally(
     -------
     Split
     """
+    check_interactions("interactions", interactions)
     r_valid, r_test = _check_ratios(ratios)
     check_choice("order", order, ("random", "time"))
     n = len(interactions)
@@ -157,6 +160,7 @@ def split_leave_out(
     Split
         All interactions of a user with k + k_valid or fewer are in the training part.
     """
+    check_interactions("interactions", interactions)
     k, k_valid = (min(check_int(*each), len(interactions)) for each in (("k", k, 1), ("k_valid", k_valid, 0)))
     has_enough = interactions.activity > k + k_valid
     rank = _rank_from_last(interactions, order, seed)
@@ -184,6 +188,7 @@ def split_at_time(interactions: Interactions, test_from: Any, *, valid_from: Any
     InputError
         If there are no timestamps, a time has another type, or `valid_from` is later than `test_from`.
     """
+    check_interactions("interactions", interactions)
     times = _timestamps(interactions)
     test_start = _parse_time("test_from", test_from, times)
     valid_start = test_start if valid_from is None else _parse_time("valid_from", valid_from, times)
@@ -206,14 +211,14 @@ def _parse_time(name: str, time: Any, times: NDArray[Any]) -> Any:
             raise ValueError
     except (TypeError, ValueError, OverflowError) as error:
         expected = "a date, such as '2024-05-01'" if is_date else "a number"
-        raise InputError(f"{name} must be {expected}, like the timestamps; got {time!r}") from error
+        raise InputError(f"{name} must be {expected}, like the timestamps; got {safe_repr(time)}") from error
     return parsed
 
 
 def _check_ratios(ratios: Sequence[float]) -> tuple[Fraction, Fraction]:
     """Return the ratios of validation and test as exact decimals, so that .29 of 100 is 29 and not 28."""
-    if not isinstance(ratios, Iterable) or len(ratios := list(ratios)) not in (2, 3):
-        raise InputError(f"ratios must be (train, valid, test) or (train, test); got {ratios!r}")
+    if issparse(ratios) or not isinstance(ratios, Iterable) or len(ratios := list(ratios)) not in (2, 3):
+        raise InputError(f"ratios must be (train, valid, test) or (train, test); got {safe_repr(ratios)}")
     checked = [check_float("each of the ratios", ratio, 0, 1) for ratio in ratios]
     if abs(sum(checked) - 1) > 1e-6:
         raise InputError(f"ratios must sum to 1, got {tuple(checked)}, which sum to {sum(checked):g}")

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from prorec._core.checks import safe_repr, shorten
 from prorec._core.errors import DataWarning, InputError, RowError
 from prorec.data.bad_rows import find_bad_rows
 from prorec.data.byte_check import ByteCheck, check_bytes
@@ -89,7 +90,9 @@ class TextFile:
         except InputError as error:
             others = [other for other in SEPARATORS if len(names) == 1 and other in self._first_row[1][0]]
             if others:
-                raise InputError(f"there is one column only, {names[0]!r}: is the separator {others[0]!r}?") from error
+                raise InputError(
+                    f"there is one column only, {safe_repr(names[0])}: is the separator {others[0]!r}?"
+                ) from error
             if len(names) == 1:
                 first = self._first_row[1][0]
                 raise InputError(
@@ -102,7 +105,8 @@ class TextFile:
         numeric = {names[at] for at in chosen.values() if self.header and is_number(names[at]) and names[at] != str(at)}
         if numeric:
             warnings.warn(
-                f"{self.path}: the first line was taken for names, but has {', '.join(sorted(numeric))} in it; "
+                f"{self.path}: the first line was taken for names, but has {shorten(', '.join(sorted(numeric)))} in "
+                "it; "
                 "if it is data, give header=False",
                 DataWarning,
                 stacklevel=3,
@@ -284,7 +288,9 @@ class TextFile:
         except UnicodeDecodeError:
             raise explain_encoding(self.path) from None
         except csv.Error as error:
-            raise InputError(f"not a text file with columns between {self.separator!r}: {error}") from error
+            raise InputError(
+                f"not a text file with columns between {self.separator!r}: {shorten(str(error))}"
+            ) from error
         except StopIteration:
             raise InputError("the file has nothing in it") from None
 
@@ -400,7 +406,7 @@ class TextFile:
             if examples:
                 first = min(examples, key=lambda row: row.position)
                 return RowError(first.message, first.position)
-        return InputError(f"not a text file with columns between {self.separator!r}: {error}")
+        return InputError(f"not a text file with columns between {self.separator!r}: {shorten(str(error))}")
 
     def _iterate_rows(self) -> Generator[Row]:
         with open_as_utf8(self.path) as source:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from prorec._core.checks import safe_repr, shorten
 from prorec._core.errors import InputError
 from prorec.data.column_values import choose_by_values, parse_with_format, without_ambiguous
 from prorec.interactions.column_names import ROLES
@@ -57,11 +58,11 @@ class TypedLog:
         """
         names = self.names
         plain = without_ambiguous(names, requested, roles)
-        chosen = choose_columns(names, requested, roles=plain)
+        chosen = choose_by_values(self, choose_columns(names, requested, roles=plain), requested, roles, time_format)
         for position in chosen.values():
             if names.count(names[position]) > 1:
-                raise InputError(f"more than one column is called {names[position]!r}: rename one of them")
-        return choose_by_values(self, chosen, requested, roles, time_format)
+                raise InputError(f"more than one column is called {safe_repr(names[position])}: rename one of them")
+        return chosen
 
     def has_decimal_commas(self, position: int) -> bool:
         """Return False: numbers are not text."""
@@ -119,4 +120,4 @@ def convert_columns(
     try:
         return columns | {role: columns[role].cast(pa.string()) for role in ("user", "item") if role in columns}
     except pa.ArrowException as error:
-        raise InputError(f"these ids cannot be read as text: {error}") from error
+        raise InputError(f"these ids cannot be read as text: {shorten(str(error))}") from error

@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from prorec._core.checks import safe_repr, shorten
 from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec.data.formats import detect_format, format_suffix
 from prorec.data.formula_cells import count_formula_cells, escape_formula_cells
 from prorec.data.text_columns import infer_numbers
-from prorec.interactions import Interactions
+from prorec.interactions import Interactions, check_interactions
 
 
 def write_interactions(interactions: Interactions, path: str | Path, *, overwrite: bool = True) -> None:
@@ -40,6 +41,7 @@ def write_interactions(interactions: Interactions, path: str | Path, *, overwrit
     path = as_path(path)
     with prefix_errors(path):
         detect_format(path)
+        check_interactions("interactions", interactions)
         with atomic_write(path, overwrite=overwrite) as temporary, temporary.open("wb") as file:
             write_table(interactions.to_table("pyarrow"), file, path.name)
 
@@ -67,7 +69,7 @@ def write_table(table: pa.Table, file: BinaryIO, name: str, *, escape_formulas: 
     Raises
     ------
     InputError
-        If a column has a type that a text file cannot hold.
+        If a column has a type or a character that a text file cannot hold.
     """
     format_, separator = detect_format(Path(name))
     # Without a name or a time in it, equal tables give equal bytes.
@@ -78,6 +80,7 @@ def write_table(table: pa.Table, file: BinaryIO, name: str, *, escape_formulas: 
             return 0
         try:
             table, n_formulas = _to_text_types(table), 0
+            check_characters(table, name)
             if format_suffix(Path(name)) == ".inter":
                 table = _to_recbole(table)
             elif escape_formulas:
@@ -86,8 +89,38 @@ def write_table(table: pa.Table, file: BinaryIO, name: str, *, escape_formulas: 
                 n_formulas = count_formula_cells(table)
             pacsv.write_csv(table, sink, _csv_options(table, separator, quote=escape_formulas))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise InputError(f"not everything in these columns can be written as text: {error}") from error
+            raise InputError(
+                f"not everything in these columns can be written as text: {shorten(str(error))}"
+            ) from error
         return n_formulas
+
+
+def check_characters(table: pa.Table, name: str) -> None:
+    """Refuse text that a file cannot hold, because no reader of such a file would take it back.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The table.
+    name : str
+        A name that ends as the format does.
+
+    Raises
+    ------
+    InputError
+        If the file is a text file, and a name or a text of the table has the character NUL in it.
+    """
+    if detect_format(Path(name))[0] == "parquet":
+        return
+    for column_name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        has_nul = _is_text(column) and pc.any(pc.match_substring(column, "\0"), min_count=0).as_py()
+        if has_nul or "\0" in column_name:
+            raise InputError(
+                f"the column {safe_repr(column_name)} has the character NUL in it, which no text file can hold: "
+                "write .parquet, or remove it"
+            )
 
 
 def _csv_options(table: pa.Table, separator: str, *, quote: bool) -> pacsv.WriteOptions:

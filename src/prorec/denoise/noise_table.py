@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError
 from prorec.interactions import Interactions
 from prorec.interactions.columns import ColumnRef, choose_columns
@@ -174,7 +175,8 @@ def user_row(interactions: Interactions, user: Any) -> int:
     row = int(interactions.user_positions([user])[0])
     if row < 0:
         raise InputError(
-            f"user must be one of the {interactions.n_users:,} users that the denoiser was fitted to; got {user!r}"
+            f"user must be one of the {interactions.n_users:,} users that the denoiser was fitted to; got "
+            f"{safe_repr(user)}"
         )
     return row
 

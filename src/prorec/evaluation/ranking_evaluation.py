@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from prorec._core.checks import check_int
+from prorec._core.checks import check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec.evaluation.metrics import Family, Values, coverage
 from prorec.evaluation.ranking import check_list_lengths, ranking_metrics
 from prorec.evaluation.significance import bootstrap_interval
-from prorec.interactions import Interactions
+from prorec.interactions import Interactions, check_interactions
 from prorec.interactions.tables import FrameType, to_frame
 from prorec.models.recommendations import Recommender
 
@@ -145,7 +145,7 @@ class Evaluation:
             If the metric has no values per user.
         """
         if metric not in self.per_user:
-            raise InputError(f"metric must be one of {', '.join(self.per_user)}; got {metric!r}")
+            raise InputError(f"metric must be one of {', '.join(self.per_user)}; got {safe_repr(metric)}")
         return self.per_user[metric]
 
     def __repr__(self) -> str:
@@ -188,6 +188,9 @@ def evaluate(
     >>> f"{len(result.users)} users, recall@10 {result.mean['recall@10']:.3f}"
     '1000 users, recall@10 0.134'
     """
+    check_interactions("test", test)
+    if not callable(getattr(model, "recommend", None)) or isinstance(model, type):
+        raise InputError(f"model must be a fitted recommender; got {safe_repr(model)}")
     lengths = check_list_lengths(k, test.n_items)
     rows = np.flatnonzero(test.activity)
     if not len(rows):

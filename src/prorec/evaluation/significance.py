@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prorec._core.checks import check_array, check_float, check_int
+from prorec._core.checks import check_array, check_float, check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
 from prorec.evaluation.comparison_table import Comparison as Comparison  # the report takes it from here
@@ -56,8 +56,10 @@ def compare(
     InputError
         If the baseline is missing, or the results are of different users or metric families.
     """
-    if baseline not in results:
-        raise InputError(f"baseline must be one of the results, {', '.join(results)}; got {baseline!r}")
+    if not isinstance(results, Mapping) or not all(hasattr(each, "per_user") for each in results.values()):
+        raise InputError(f"results must be what evaluate returned, by name; got {safe_repr(results)}")
+    if not isinstance(baseline, str) or baseline not in results:
+        raise InputError(f"baseline must be one of the results, {', '.join(results)}; got {safe_repr(baseline)}")
     base = results[baseline]
     others = {name: result for name, result in results.items() if name != baseline}
     if not others:
@@ -65,8 +67,8 @@ def compare(
     for name, result in others.items():
         if not np.array_equal(result.users, base.users) or result.family != base.family:
             raise InputError(
-                f"results must be of the same users and metric family; {name!r} and {baseline!r} differ. "
-                "Evaluate both on the same test part with the same metrics="
+                f"results must be of the same users and metric family; {safe_repr(name)} and {safe_repr(baseline)} "
+                "differ. Evaluate both on the same test part with the same metrics="
             )
     names = list(base.per_user) if metrics is None else list(metrics)
     pairs = [(model, metric) for model in others for metric in names]

@@ -295,9 +295,11 @@ def _check_grid(model: Any, grid: Any) -> Grid:
     names = list(model.get_params())
     for parameter, values in grid.items():
         if parameter not in names:
-            raise InputError(f"grid must have parameters of {name}: {', '.join(names)}; got {parameter!r}")
+            raise InputError(f"grid must have parameters of {name}: {', '.join(names)}; got {safe_repr(parameter)}")
         if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
-            raise InputError(f"grid[{parameter!r}] must be a list of at least one value; got {values!r}")
+            raise InputError(
+                f"grid[{safe_repr(parameter)}] must be a list of at least one value; got {safe_repr(values)}"
+            )
     return grid
 
 

@@ -14,6 +14,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError
 from prorec._core.progress import Progress, check_progress
 from prorec.data.data_frame_log import read_data_frame
@@ -242,7 +243,9 @@ def _read(log: Any, options: dict[str, Any]) -> tuple[Interactions, nw.DataFrame
         return clicks, read_frame(log), positions
     for name, value in options.items():
         if value:
-            raise InputError(f"{name} must be left out for {type(log).__name__}, which has no columns; got {value!r}")
+            raise InputError(
+                f"{name} must be left out for {type(log).__name__}, which has no columns; got {safe_repr(value)}"
+            )
     clicks = as_interactions(log)
     rows = read_frame(clicks.to_table())
     if (clicks.matrix.data == 1).all():  # then there were no weights, and those that are found take the name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from prorec._core.checks import safe_repr, shorten
 from prorec._core.errors import InputError
 
 
@@ -50,7 +51,8 @@ def use_plain_type(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         return column.cast(plain)
     except pa.ArrowException as error:
         raise InputError(
-            f"column {name!r} is of type {column.type}, which Arrow cannot convert ({error}); convert it first"
+            f"column {safe_repr(name)} is of type {shorten(str(column.type))}, which Arrow cannot convert "
+            f"({shorten(str(error))}); convert it first"
         ) from None
 
 

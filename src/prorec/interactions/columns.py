@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError, RowError
 from prorec.interactions.column_names import ROLES, find_named, has_plain_name
 
@@ -21,6 +22,7 @@ ColumnRef = str | int | None
 NOT_USED = "none"
 """In place of the name of a column: no column has the role."""
 _REQUIRED = ("user", "item")
+_N_SHOWN = 20
 
 
 def choose_columns(
@@ -63,9 +65,13 @@ def choose_columns(
     chosen: dict[str, int] = {}
     for role in roles:
         column = requested.get(role)
+        if isinstance(column, bool) or not isinstance(column, str | Integral | None):
+            raise InputError(f"{role}_col must be the name or the position of a column; got {safe_repr(column)}")
         if column == NOT_USED and NOT_USED not in names:
             if role in _REQUIRED:
-                raise InputError(f"the {role} is required: {role}_col must be the name of a column; got {column!r}")
+                raise InputError(
+                    f"the {role} is required: {role}_col must be the name of a column; got {safe_repr(column)}"
+                )
             continue
         if column is None and not has_header and role in _REQUIRED:
             column = _REQUIRED.index(role)
@@ -74,7 +80,7 @@ def choose_columns(
             continue
         for other, taken in chosen.items():
             if taken == position:
-                raise InputError(f"column {names[position]!r} cannot be both the {other} and the {role}")
+                raise InputError(f"column {safe_repr(names[position])} cannot be both the {other} and the {role}")
         chosen[role] = position
     return chosen
 
@@ -85,11 +91,11 @@ def _find_requested(names: Sequence[str], column: str | int, role: str) -> int:
     if isinstance(column, str):
         if names.count(column) != 1:
             problem = "no column is" if column not in names else "more than one column is"
-            raise InputError(f"{problem} called {column!r} ({role}_col). The columns are {_quote(names)}")
+            raise InputError(f"{problem} called {safe_repr(column)} ({role}_col). The columns are {_quote(names)}")
         return names.index(column)
     if not isinstance(column, Integral) or not 0 <= column < len(names):
         raise InputError(
-            f"{role}_col is position {column!r}, but the table has {len(names)} columns "
+            f"{role}_col is position {safe_repr(column)}, but the table has {len(names)} columns "
             f"(positions from 0): {_quote(names)}"
         )
     return int(column)
@@ -139,7 +145,7 @@ def parse_numbers(column: pa.ChunkedArray, name: str, *, allow_negative: bool) -
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         for row, value in enumerate(column.to_pylist()):
             if not is_number(value):
-                raise RowError(f"the {name} {value!r} is not a number", row) from None
+                raise RowError(f"the {name} {safe_repr(value)} is not a number", row) from None
         raise InputError(f"the {name} must be a column of numbers; got type {column.type}") from None
     is_infinite, is_negative = ~np.isfinite(values), values < 0
     if is_infinite.any():
@@ -187,7 +193,7 @@ def parse_times(column: pa.ChunkedArray) -> NDArray[Any]:
         return np.asarray(column.to_numpy())
     for row, value in enumerate(column.to_pylist()):
         if not is_number(value) and not is_time(value):
-            raise RowError(f"the timestamp {value!r} is not a number or a date", row)
+            raise RowError(f"the timestamp {safe_repr(value)} is not a number or a date", row)
     raise InputError(f"timestamps must be all numbers, all dates or all datetimes; got a column of type {type_}")
 
 
@@ -231,7 +237,7 @@ def convert_distinct(column: pa.ChunkedArray, parse: Callable[[str], datetime], 
                 time = parse(text)
             except ValueError:
                 row = start + int(pc.index(encoded.indices, code).as_py())
-                raise RowError(f"the timestamp {text!r} is not {expected}", row) from None
+                raise RowError(f"the timestamp {safe_repr(text)} is not {expected}", row) from None
             times.append(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time)
         chunks.append(pa.array(times, pa.timestamp("us")).take(encoded.indices))
         start += len(chunk)
@@ -287,9 +293,11 @@ def is_time(value: Any) -> bool:
     >>> is_time("2024-05-01T12:00:00Z"), is_time("01.05.2024")
     (True, False)
     """
+    if not isinstance(value, str):
+        return False
     try:
         datetime.fromisoformat(value.strip())
-    except (AttributeError, ValueError):
+    except ValueError:
         return False
     return True
 
@@ -309,4 +317,6 @@ def _to_float32(column: pa.ChunkedArray) -> NDArray[np.float32]:
 
 
 def _quote(names: Iterable[str]) -> str:
-    return ", ".join(repr(name) for name in names)
+    listed = list(names)
+    more = f", … ({len(listed)} columns)" if len(listed) > _N_SHOWN else ""
+    return ", ".join(map(safe_repr, listed[:_N_SHOWN])) + more

@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError, RowError
 from prorec.interactions.arrow_types import use_plain_type
 
@@ -202,12 +204,18 @@ def take_ids(ids: Ids, positions: NDArray[Any]) -> pa.Array:
 
 
 def _to_column(ids: Any, role: str) -> pa.ChunkedArray:
-    if isinstance(ids, str) or not isinstance(ids, Iterable) or (isinstance(ids, np.ndarray) and ids.ndim != 1):
-        raise InputError(f"{role}s must be given as a list of ids, got {ids!r}")
-    values = ids if isinstance(ids, (np.ndarray, list)) else list(ids)
+    if (
+        isinstance(ids, str)
+        or issparse(ids)
+        or not isinstance(ids, Iterable)
+        or (isinstance(ids, np.ndarray) and ids.ndim != 1)
+    ):
+        raise InputError(f"{role}s must be given as a list of ids, got {safe_repr(ids)}")
+    values: Any = ids
     try:
+        values = ids if isinstance(ids, (np.ndarray, list)) else list(ids)
         return use_plain_type(pa.chunked_array([pa.array(values)]), role)
-    except (pa.ArrowException, OverflowError, UnicodeError) as error:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         types = ", ".join(sorted({type(value).__name__ for value in values}))
         raise InputError(f"{role} ids must be all integers or all text, got {types}") from error
 
@@ -266,7 +274,7 @@ def _encode_text(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
         pc.is_in(distinct, pa.array(_MISSING, distinct.type)),
     )
     for code in np.flatnonzero(is_missing.to_numpy(zero_copy_only=False) & is_used):
-        raise RowError(f"the {role} id is missing ({distinct[code].as_py()!r})", int(np.argmax(codes == code)))
+        raise RowError(f"the {role} id is missing ({safe_repr(distinct[code].as_py())})", int(np.argmax(codes == code)))
     if is_used.all():
         return _sort_ids(distinct, codes)
     # A category that no row has is no user or item.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, sparray, spmatrix
 
-from prorec._core.checks import check_float
+from prorec._core.checks import check_array, check_bool, check_float, safe_repr
 from prorec._core.errors import DataWarning, InputError
 from prorec.interactions.arrow_types import use_plain_type
 from prorec.interactions.assembly import Assembly, assemble_matrix
@@ -59,17 +59,29 @@ class Interactions:
     def __post_init__(self) -> None:
         """Check that all parts fit together, and make the arrays read-only."""
         matrix = self.matrix
-        for pairs in (matrix, self.held_out, self.disliked):
-            if pairs is not None:
-                check_compressed(pairs)
+        for name, pairs in (("matrix", matrix), ("held_out", self.held_out), ("disliked", self.disliked)):
+            if pairs is not None or name == "matrix":
+                if not isinstance(pairs, csr_array):
+                    raise InputError(
+                        f"{name} must be a csr_array of scipy; got {type(pairs).__name__}: use from_matrix"
+                    )
+                check_compressed(pairs, name)
+        for name, ids in (("users", self.users), ("items", self.items)):
+            if not isinstance(ids, np.ndarray) or ids.ndim != 1:
+                raise InputError(f"{name} must be an array of ids; got {type(ids).__name__}: use from_matrix")
+        if not isinstance(self.columns, Mapping):
+            raise InputError(f"columns must be arrays by name; got {type(self.columns).__name__}")
         if matrix.dtype != np.float32 or not is_sorted(matrix):
             raise InputError("matrix must be float32 with sorted indices and no duplicates: use from_matrix")
         if matrix.shape != (len(self.users), len(self.items)):
             raise InputError(f"matrix is {matrix.shape}, but has {len(self.users)} users, {len(self.items)} items")
         _check_weights(matrix.data)
         for name, values in self.columns.items():
-            if len(values) != matrix.nnz:
-                raise InputError(f"column {name!r} has {len(values)} values for {matrix.nnz} interactions")
+            if np.shape(values) != (matrix.nnz,):
+                raise InputError(
+                    f"column {safe_repr(name)} must have {matrix.nnz} values, one for each interaction; its shape is "
+                    f"{np.shape(values)}"
+                )
         for pairs in (self.held_out, self.disliked):
             if pairs is not None and pairs.shape != matrix.shape:
                 raise InputError(f"held_out and disliked must be {matrix.shape}, as the matrix is; got {pairs.shape}")
@@ -353,26 +365,39 @@ class Interactions:
         -------
         ndarray of int64
             Position of each pair in `matrix.data`; −1 for a pair that is no interaction.
+
+        Raises
+        ------
+        InputError
+            If they are not whole numbers, or not as many rows as columns.
         """
+        rows, columns = check_array("rows", rows), check_array("columns", columns)
+        if {rows.dtype.kind, columns.dtype.kind} - {*"iu"} or rows.shape != columns.shape:
+            raise InputError(
+                f"rows and columns must be as many whole numbers each; got {rows.dtype} {rows.shape} and "
+                f"{columns.dtype} {columns.shape}"
+            )
         keys = self.user_codes.astype(np.int64) * self.n_items + self.item_codes
-        wanted = np.asarray(rows, dtype=np.int64) * self.n_items + columns
+        wanted = rows.astype(np.int64) * self.n_items + columns.astype(np.int64)
         positions = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        is_found = (np.asarray(rows) >= 0) & (np.asarray(columns) >= 0)
+        is_found = (rows >= 0) & (columns >= 0)
         is_found &= keys[positions] == wanted if len(keys) else False
         return np.where(is_found, positions, -1)
 
-    def equals(self, other: Interactions) -> bool:
+    def equals(self, other: object) -> bool:
         """Return whether another object has the same ids, weights and columns, in the same order.
 
         Parameters
         ----------
-        other : Interactions
+        other : object
             The object to compare with. Names, categories and held-out pairs are not compared.
 
         Returns
         -------
         bool
         """
+        if not isinstance(other, Interactions):
+            return False
         arrays = [
             (each.users, each.items, each.matrix.indptr, each.matrix.indices, each.matrix.data)
             for each in (self, other)
@@ -408,7 +433,8 @@ class Interactions:
                 f"keep must be {len(self)} booleans, one for each interaction; got {keep.dtype} {keep.shape}"
             )
         matrix = self._pairs(keep, self.matrix.data[keep])
-        held_out = union(self.held_out, self._pairs(~keep)) if hold_out_rest else self.held_out
+        rest_too = check_bool("hold_out_rest", hold_out_rest)
+        held_out = union(self.held_out, self._pairs(~keep)) if rest_too else self.held_out
         columns = {name: values[keep] for name, values in self.columns.items()}
         return replace(self, matrix=matrix, columns=columns, held_out=held_out)
 
@@ -452,6 +478,7 @@ class Interactions:
         """
         held_out = self.held_out
         for part in parts:
+            check_interactions("each part", part)
             aligned = part.align(self)
             held_out = union(held_out, aligned._pairs(np.ones(len(aligned), dtype=bool)))
         return replace(self, held_out=held_out)
@@ -483,6 +510,9 @@ class Interactions:
         >>> clicks.with_item_info({7: "Tea"}).item_names
         array(['Tea', '8'], dtype=object)
         """
+        for name, info in (("names", names), ("categories", categories)):
+            if info is not None and not isinstance(info, Mapping):
+                raise InputError(f"{name} must be given by item id, such as {{7: …}}; got {safe_repr(info)}")
 
         def find(info: Mapping[Any, Any]) -> dict[int, Any]:
             """Return values by the position of their item."""
@@ -495,7 +525,7 @@ class Interactions:
             texts = [str(found.get(at, item)) for at, item in enumerate(self.items.tolist())]
             item_names = np.array(texts, dtype=object)
         if categories is not None:
-            if any(isinstance(each, str) for each in categories.values()):
+            if any(isinstance(each, str) or not isinstance(each, Iterable) for each in categories.values()):
                 raise InputError("the categories of an item must be a list of names, such as ['Drama']")
             found = find(categories)
             item_categories = tuple(tuple(dict.fromkeys(map(str, found.get(at, ())))) for at in range(self.n_items))
@@ -556,6 +586,7 @@ class Interactions:
         InputError
             If no interaction is left.
         """
+        check_interactions("other", other)
         if self.users is other.users and self.items is other.items:
             return self
         rows = find_positions(self.users, other.users, "user") if self.n_users else np.full(other.n_users, -1)
@@ -598,6 +629,33 @@ class Interactions:
             None if self.disliked is None else reindex(self.disliked, rows, cols),
             self.source,
         )
+
+
+def check_interactions(name: str, value: object) -> Interactions:
+    """Return interactions, and refuse everything else.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the message.
+    value : object
+        Value of the argument.
+
+    Returns
+    -------
+    Interactions
+
+    Raises
+    ------
+    InputError
+        If the value is something else.
+    """
+    if not isinstance(value, Interactions):
+        raise InputError(
+            f"{name} must be Interactions; got {type(value).__name__}. Make them with prorec.read_interactions, "
+            "Interactions.from_table or Interactions.from_matrix"
+        )
+    return value
 
 
 def _check_weights(weights: NDArray[np.float32]) -> None:

@@ -11,7 +11,7 @@ import narwhals as nw
 import pyarrow as pa
 from narwhals.exceptions import NarwhalsError
 
-from prorec._core.checks import check_choice
+from prorec._core.checks import check_choice, safe_repr
 from prorec._core.errors import InputError, MissingExtraError, RowError
 from prorec.interactions.columns import is_number
 
@@ -55,7 +55,8 @@ def to_frame(table: pa.Table, frame: FrameType | None, default: FrameType = "pya
     check_choice("frame", frame, FRAME_TYPES)
     if frame != "pyarrow" and find_spec(frame) is None:
         raise MissingExtraError(
-            f"frame={frame!r} requires {frame}, which is not installed: pip install {frame}, or use frame='pyarrow'"
+            f"frame={safe_repr(frame)} requires {frame}, which is not installed: pip install {frame}, or use "
+            "frame='pyarrow'"
         )
     if frame == "pandas":
         return table.to_pandas()
@@ -169,9 +170,9 @@ def to_arrow_column(frame: nw.DataFrame[Any], position: int, role: str) -> pa.Ch
         values = series.to_list()
         for row, value in enumerate(values if role in ("weight", "rating") else ()):
             if not is_number(value):
-                raise RowError(f"the {role} {value!r} is not a number", row) from None
+                raise RowError(f"the {role} {safe_repr(value)} is not a number", row) from None
         types = ", ".join(sorted({type(value).__name__ for value in values}))
         raise InputError(
-            f"column {series.name!r} ({role}) must hold values of one type; it mixes {types}: convert it first"
+            f"column {safe_repr(series.name)} ({role}) must hold values of one type; it mixes {types}: convert it first"
         ) from error
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from prorec._core.checks import check_choice, check_float, check_int
+from prorec._core.checks import check_choice, check_float, check_int, safe_repr
 from prorec._core.device import explain_out_of_memory
 from prorec._core.errors import InputError
 from prorec._core.progress import Progress, check_progress
@@ -136,7 +136,7 @@ class _Autoencoder(Model):
         check_int("epochs", self.epochs, 1)
         check_int("batch_size", self.batch_size, 1)
         if not check_float("learning_rate", self.learning_rate, 0) > 0:
-            raise InputError(f"learning_rate must be above 0; got {self.learning_rate!r}")
+            raise InputError(f"learning_rate must be above 0; got {safe_repr(self.learning_rate)}")
         check_choice("loss", self.loss, ("ce", "t-ce", "r-ce"))
         check_float("drop_rate", self.drop_rate, 0, 1)
         check_int("drop_epochs", self.drop_epochs, 1)

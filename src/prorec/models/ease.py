@@ -11,7 +11,7 @@ from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from prorec._core.array_rules import ArrayRule
-from prorec._core.checks import check_choice, check_float
+from prorec._core.checks import check_choice, check_float, safe_repr
 from prorec._core.errors import InputError, MemoryLimitError
 from prorec._core.parallel import single_blas_thread
 from prorec.models._cpu_matrix import CpuMatrix
@@ -65,7 +65,7 @@ class EASE(Model):
     def check_parameters(self, shape: tuple[int, int]) -> None:
         """Check that the parameters are valid, and that the item weights fit into memory."""
         if not check_float("regularization", self.regularization, 0) > 0:
-            raise InputError(f"regularization must be above 0; got {self.regularization!r}")
+            raise InputError(f"regularization must be above 0; got {safe_repr(self.regularization)}")
         check_float("activity_power", self.activity_power, 0, 1)
         check_choice("weight_meaning", self.weight_meaning, ("probability", "value"))
         device = self._device(shape)

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError
 from prorec.models.model import Model
 
@@ -39,13 +40,13 @@ def make_model(name: str, parameters: Mapping[str, Any] | None = None) -> Model:
     """
     classes = {each.lower(): model_class for each, model_class in Model.registry.items()}
     if name.lower() not in classes:
-        raise InputError(f"there is no model called {name!r}{_suggest(name.lower(), classes)}")
+        raise InputError(f"there is no model called {safe_repr(name)}{_suggest(name.lower(), classes)}")
     model_class = classes[name.lower()]
     allowed = [each.name for each in fields(model_class) if each.init]  # type: ignore[arg-type]
     for parameter in parameters or {}:
         if parameter not in allowed:
             raise InputError(
-                f"{model_class.__name__} has no parameter called {parameter!r}{_suggest(parameter, allowed)}"
+                f"{model_class.__name__} has no parameter called {safe_repr(parameter)}{_suggest(parameter, allowed)}"
             )
     return model_class(**parameters or {})
 
@@ -107,7 +108,7 @@ def parse_parameters(assignments: Iterable[str]) -> dict[str, Any]:
     for text in assignments:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
-            raise InputError(f"a parameter must be given as name=value; got {text!r}")
+            raise InputError(f"a parameter must be given as name=value; got {safe_repr(text)}")
         try:
             parameters[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

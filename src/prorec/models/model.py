@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from prorec._core.array_rules import ArrayRule, check_arrays
-from prorec._core.checks import check_int, safe_repr
+from prorec._core.checks import check_bool, check_int, safe_repr
 from prorec._core.device import explain_out_of_memory, resolve_device
 from prorec._core.errors import DamagedFileError, InputError, MemoryLimitError
 from prorec._core.estimator import Estimator
@@ -391,7 +391,7 @@ class Model(Estimator):
         """Rank all items for rows of a matrix of weights, of fitted or of new users."""
         n_items = self.interactions_.n_items
         k = check_int("k", k, 1, n_items, "the number of items")
-        excluded = (matrix.indptr, matrix.indices) if exclude_seen else None
+        excluded = (matrix.indptr, matrix.indices) if check_bool("exclude_seen", exclude_seen) else None
         # Few rows are cut out of the matrix; for many, that would take longer than to sum all.
         is_few = 2 * len(rows) < matrix.shape[0]
         is_empty = (row_sums(matrix[rows]) if is_few else row_sums(matrix)[rows]) == 0
@@ -428,10 +428,10 @@ class Model(Estimator):
         ids = _check_ids(f"{role}s", ids)
         positions = interactions.user_positions(ids) if role == "user" else interactions.item_positions(ids)
         if (positions < 0).any():
-            unknown = np.asarray(ids, dtype=object)[int(np.argmax(positions < 0))]
+            unknown = list(ids)[int(np.argmax(positions < 0))]
             raise InputError(
-                f"{role} {unknown!r} is not among the {len(all_ids):,} {role}s that {type(self).__name__} was fitted on"
-                f"{advice}"
+                f"{role} {safe_repr(unknown)} is not among the {len(all_ids):,} {role}s that {type(self).__name__} "
+                f"was fitted on{advice}"
             )
         return positions
 
@@ -597,7 +597,7 @@ def restore_model(description: Mapping[str, Any], arrays: Arrays, interactions: 
 
 def _find_class(name: Any) -> type[Model]:
     if not isinstance(name, str) or name not in Model.registry:
-        raise InputError(f"the class must be one of {', '.join(sorted(Model.registry))}; got {name!r}")
+        raise InputError(f"the class must be one of {', '.join(sorted(Model.registry))}; got {safe_repr(name)}")
     return Model.registry[name]
 
 

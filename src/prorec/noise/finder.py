@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from prorec._core.checks import check_choice, check_float, check_int
+from prorec._core.checks import check_choice, check_float, check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec._core.estimator import Estimator
 from prorec._core.progress import Progress, check_progress
@@ -418,7 +418,7 @@ class NoiseFinder(Estimator):
         check_int("folds", self.folds, 2, 1000)
         check_int("seed", self.seed, 0)
         if not isinstance(self.cooccurrence, bool):
-            raise InputError(f"cooccurrence must be True or False; got {self.cooccurrence!r}")
+            raise InputError(f"cooccurrence must be True or False; got {safe_repr(self.cooccurrence)}")
         check_float("memory", self.memory, 0)
         check_choice("transport", self.transport, ("relaxed-users", "relaxed", "sinkhorn"))
         models = self._list_base_models()

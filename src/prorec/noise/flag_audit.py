@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from prorec._core.checks import check_array, check_int
+from prorec._core.checks import check_array, check_int, safe_repr
 from prorec._core.errors import InputError, RowError
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
@@ -281,7 +281,7 @@ def _find_pairs(interactions: Interactions, users: pa.ChunkedArray, items: pa.Ch
     positions[is_known] = interactions.pair_positions(codes["user"][is_known], codes["item"][is_known])
     for row in np.flatnonzero(positions < 0):
         user, item = users[int(row)].as_py(), items[int(row)].as_py()
-        raise RowError(f"user {user!r} with item {item!r} is not in the log", int(row))
+        raise RowError(f"user {safe_repr(user)} with item {safe_repr(item)} is not in the log", int(row))
     return positions
 
 
@@ -304,7 +304,7 @@ def _texts(frame: Any, name: str) -> list[str]:
 def _parse(meanings: dict[str, bool], text: str, what: str, row: int) -> bool | None:
     """Return the meaning of a text, or None if it is empty."""
     if text and text not in meanings:
-        raise RowError(f"the {what} must be {', '.join(meanings)} or empty; got {text!r}", row)
+        raise RowError(f"the {what} must be {', '.join(meanings)} or empty; got {safe_repr(text)}", row)
     return meanings.get(text)
 
 

@@ -146,10 +146,11 @@ def _read_mark(role: str, mark: Any, interactions: Interactions) -> NDArray[np.b
         if mark not in interactions.columns:
             names = ", ".join(map(repr, interactions.columns)) or "none"
             raise InputError(
-                f"{role} must be the name of a column of the interactions; got {mark!r}, and the columns are: {names}. "
+                f"{role} must be the name of a column of the interactions; got {safe_repr(mark)}, and the columns "
+                f"are: {names}. "
                 "Pass an array or Interactions instead"
             )
-        return parse_yes_no(interactions.columns[mark], f"the column {mark!r}")
+        return parse_yes_no(interactions.columns[mark], f"the column {safe_repr(mark)}")
     is_marked = parse_yes_no(mark, role)
     if len(is_marked) != len(interactions):
         raise InputError(

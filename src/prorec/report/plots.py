@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError
 from prorec.denoise.noise_table import user_row
 from prorec.report.chart_types import AxesPlot, Bars, Chart, Line, Points
@@ -170,7 +171,7 @@ def plot_user_matrix(denoiser: ProRec, user: Any, ax: tuple[Axes, Axes] | None =
     interactions = findings.interactions
     row = user_row(interactions, user)
     if not interactions.activity[row]:
-        raise InputError(f"user {user!r} has no interactions; choose a user who has some")
+        raise InputError(f"user {safe_repr(user)} has no interactions; choose a user who has some")
     neighbors = find_neighbors(interactions.matrix, np.array([row]), _N_NEIGHBORS)[0]
     rows = np.append(row, neighbors[neighbors >= 0])
     columns = select_items(interactions.matrix, findings.weights, row, _N_ITEMS)

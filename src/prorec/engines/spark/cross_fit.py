@@ -149,7 +149,7 @@ class CrossFitRun:
         rows, item_factors = folds.repartition(n_partitions, "user"), []
         train = clicks.where(f"fold <> {fold}")
         for index, model in enumerate(self.settings.base_models):
-            users, items = model.fit_cached(train, n_partitions, self.directory, f"{step}: model {index + 1}")
+            users, items = model.fit_cached(train, self.size.als_blocks, self.directory, f"{step}: model {index + 1}")
             item_factors.append(self.broadcast.send_factors(f"fold-{fold}-{index}", items, n_items, model.rank))
             column = f"features_{index}"
             joined = rows.join(users.withColumnRenamed("features", column).hint("merge"), "user", "left")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -47,7 +48,8 @@ def start_session(master: str | None) -> SparkSession:
     if master is not None:
         builder = builder.master(master)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel("OFF")  # a failure is told in one sentence
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     return session
 
 

@@ -13,6 +13,8 @@ from prorec._core.errors import InputError
 from prorec._core.progress import Progress, check_progress
 from prorec.denoise.settings import DenoiserSettings
 from prorec.engines.spark.cross_fit import CrossFit
+from prorec.engines.spark.executor_check import check_executors
+from prorec.engines.spark.failures import explain_failures
 from prorec.engines.spark.interaction_table import InteractionTable
 from prorec.engines.spark.spark_factors import ALS, check_factor_schema
 from prorec.engines.spark.spark_result import SparkResult
@@ -42,7 +44,7 @@ class SparkProRec(DenoiserSettings):
     memory: float = 128e6
     """Bytes of a block of users × items that one task may hold."""
     partitions: int | None = None
-    """Number of partitions of users; by default four for each core."""
+    """Number of partitions of users; by default four for each core, and one for logs of at most a million rows."""
 
     def fit(
         self,
@@ -85,8 +87,10 @@ class SparkProRec(DenoiserSettings):
         Raises
         ------
         InputError
-            If a parameter, the table or the factors cannot be used. Faults that the schema shows are found before any
-            job starts.
+            If a parameter, the table or the factors cannot be used, or if executors have another Python or no prorec.
+            Faults that the schema shows are found before any job starts.
+        EngineError
+            If Spark fails, because executors are lost or a disk is full. What was done is kept in `work_dir`.
         """
         self.check_settings()
         check_progress(progress)
@@ -98,7 +102,11 @@ class SparkProRec(DenoiserSettings):
                     "given factors allow one round only, because no model learns from the new weights; "
                     f"got rounds={self.rounds}. Leave out factors or rounds."
                 )
-        return SparkRun(table, self, factors, work_dir, resume, progress).run(show_estimate)
+        with explain_failures(lambda: "Nothing was done yet"):
+            check_executors(table.frame.sparkSession)
+            run = SparkRun(table, self, factors, work_dir, resume, progress)
+        with explain_failures(run.directory.describe):
+            return run.run(show_estimate)
 
     @property
     def cross_fit(self) -> CrossFit | None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from prorec.engines.spark.cross_fit import CrossFit
 
 
+_PAIRS_PER_BLOCK = 250_000
+
+
 @dataclass(frozen=True)
 class RunSize:
     """Size of a log and of the work on it."""
@@ -41,6 +44,11 @@ class RunSize:
     """Width of the factors."""
     partitions: int
     """Number of partitions of users."""
+
+    @property
+    def als_blocks(self) -> int:
+        """Number of blocks of users and of items for ALS; each step of a sweep runs a task for each."""
+        return min(self.partitions, -(-self.pairs // _PAIRS_PER_BLOCK))
 
     def describe_costs(self, rounds: int, cross_fit: CrossFit | None, *, learns: bool) -> str:
         """Return the expected passes, multiplications and bytes of a run, as text.

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from prorec.engines.spark.spark_denoiser import SparkProRec
 
 
+_PARTITIONS_PER_CORE = 4
+_FEW_ROWS = 1_000_000
+
+
 class SparkRun:
     """One run, from a table of interactions to a `SparkResult`.
 
@@ -91,7 +95,7 @@ class SparkRun:
                     "work_dir must name a directory that all executors reach, such as one on hdfs: or s3a:; got None"
                 )
             work_dir = tempfile.mkdtemp(prefix="prorec-spark-")
-        self.n_partitions = settings.partitions or 4 * context.defaultParallelism
+        self.n_partitions = settings.partitions or _PARTITIONS_PER_CORE * context.defaultParallelism
         # A table that was read from files is identified by their names, any other by its columns alone.
         frames = [table.frame, *(factors or ())]
         sources = json.dumps([[frame.schema.json(), sorted(frame.inputFiles())] for frame in frames])
@@ -141,6 +145,8 @@ class SparkRun:
         # First, because a fault in the factors should not be found after an hour's work.
         rank = self.settings.model.rank if self.factors is None else check_factor_values(self.factors)
         n_rows = directory.cached_json("number of rows", self.table.count_rows)
+        if self.settings.partitions is None and n_rows <= _FEW_ROWS:  # a task takes longer to start than to run
+            self.n_partitions = max(2, self.n_partitions // _PARTITIONS_PER_CORE)
         pairs = directory.cached_table("distinct pairs", self.table.distinct_pairs)
         self.users, n_users = self._number("user", pairs)
         self.items, n_items = self._number("item", pairs)
@@ -252,8 +258,9 @@ class SparkRun:
             interactions = self.interactions.select("user", "item", "weight")
         else:
             interactions = self.lists.explode(self.matched, {"weights": "weight"})
-        users, items = model.fit_cached(interactions, self.n_partitions, self.directory, f"round {number}")
-        if users.count() < self.size.users:  # a user without any weight has no factors
+        users, items = model.fit_cached(interactions, self.size.als_blocks, self.directory, f"round {number}")
+        n_learned = self.n_active if number == 1 else users.count()
+        if n_learned < self.size.users:  # a user without any weight has no factors
             users = model.fill_missing(self.users.select("user").join(users, "user", "left"))
         return users, items
 

@@ -56,6 +56,11 @@ class WorkDirectory:
             self._files.remove(self.path)
             self._files.write_text(file, text)
 
+    def describe(self) -> str:
+        """Return what is kept of the run, in a sentence."""
+        during = "" if self._step is None else f"It was at the step {self._step!r}. "
+        return f"{during}The steps before are kept in {self.path}: run it again with --resume (resume=True)"
+
     def cached_table(self, step: str, make: Callable[[], DataFrame]) -> DataFrame:
         """Return the table of a step; make and write it first if it is absent.
 
