@@ -210,6 +210,27 @@ def test_a_base_model_that_cannot_be_copied_is_refused() -> None:
         NoiseFinder(Once(), folds=2).fit(random_clicks(9, 9, 0.5))
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (InputError("500 clicks are needed"), "Fragile without fold 2 of 3: 500 clicks are needed"),
+        (ZeroDivisionError("by 0"), "Fragile failed without fold 2 of 3: ZeroDivisionError: by 0"),
+    ],
+)
+def test_a_base_model_that_fails_without_a_fold_is_named(error: Exception, message: str) -> None:
+    class Fragile:
+        n_fits = 0
+
+        def fit(self, matrix: csr_array) -> None:
+            Fragile.n_fits += 1
+            if Fragile.n_fits == 2:
+                raise error
+            self.user_factors, self.item_factors = np.ones((matrix.shape[0], 1)), np.ones((matrix.shape[1], 1))
+
+    with pytest.raises(prorec.ProrecError, match=message):
+        NoiseFinder(Fragile(), folds=3).fit(random_clicks(20, 20, 0.5))
+
+
 # ── later clicks ────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.array_rules import ArrayRule
-from prorec._core.errors import InputError
 from prorec._core.progress import Progress
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.models.wrap import resolve_model
-from prorec.noise.cross_fitting import FoldStore, assign_folds, drop_entries
+from prorec.noise.cross_fitting import FoldStore, assign_folds, drop_entries, fit_without_fold
 from prorec.transport import relaxed
 from prorec.transport.gamma import estimate_gamma, parse_gamma
 from prorec.transport.marginals import Marginals
@@ -74,12 +72,8 @@ def cross_fit_labels(
             labels[folds == fold] = stored["labels"]
             continue
         train = drop_entries(matrix, folds == fold)
-        model: Any = replace(resolve_model(settings.model, matrix.shape))  # type: ignore[type-var]
-        try:
-            scores = model.fit(train).scores_
-        except InputError as error:
-            name = settings.model if isinstance(settings.model, str) else type(settings.model).__name__
-            raise InputError(f"{name} without fold {fold + 1} of {n_folds}: {error}") from None
+        model = resolve_model(settings.model, matrix.shape)
+        scores = fit_without_fold(model, train, fold, n_folds).scores_
         factor = parse_gamma(settings.gamma)
         gamma = float(settings.gamma) if factor is None else factor * estimate_gamma(scores, train)
         marginals = Marginals.popularity(train)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.array_rules import ArrayRule, Arrays
-from prorec._core.errors import InputError
+from prorec._core.errors import InputError, ProrecError
 from prorec._core.progress import Progress
 from prorec.interactions import Interactions
 from prorec.models import Model
@@ -135,7 +135,8 @@ def cross_fit(
         fold_scores.is_cold[:] = has_no_weight(train)[part.users]
         for index, model in enumerate(models):
             progress(task, fold * len(models) + index, n_folds * len(models))
-            ranks = rank_in_plan(copy_unfitted(model).fit(train).scores_, matrix, part, train, transport, memory)
+            scores_ = fit_without_fold(model, train, fold, n_folds).scores_
+            ranks = rank_in_plan(scores_, matrix, part, train, transport, memory)
             fold_scores.plan_values[index], fold_scores.percentile_ranks[index] = ranks
         scores.put(positions, fold_scores)
         if store is not None:
@@ -274,3 +275,45 @@ def has_no_weight(matrix: csr_array) -> NDArray[np.bool_]:
 def copy_unfitted(model: Model) -> Any:
     """Return a model with the same parameters that is not fitted."""
     return replace(model)  # type: ignore[type-var]
+
+
+def fit_without_fold(model: Model, train: csr_array, fold: int, n_folds: int) -> Any:
+    """Fit a copy of a model to the other folds, and name model and fold if that fails.
+
+    Parameters
+    ----------
+    model : Model
+        The model, which is not changed.
+    train : csr_array, users × items
+        Weights of the clicks of the other folds.
+    fold : int
+        Number of the fold, from 0.
+    n_folds : int
+        Number of folds.
+
+    Returns
+    -------
+    Model
+        The fitted copy.
+
+    Raises
+    ------
+    InputError
+        If the model refuses the clicks.
+    ProrecError
+        If the model fails in another way.
+    """
+    try:
+        return copy_unfitted(model).fit(train)
+    except InputError as error:
+        raise InputError(f"{_describe(model)} without fold {fold + 1} of {n_folds}: {error}") from None
+    except ProrecError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ProrecError(f"{_describe(model)} failed without fold {fold + 1} of {n_folds}: {reason}") from error
+
+
+def _describe(model: Any) -> str:
+    """Return the name of a model; that of a model of another library is the library's."""
+    return type(getattr(model, "model", model)).__name__
