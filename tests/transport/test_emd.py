@@ -156,7 +156,7 @@ def test_highs_finds_the_plan_of_pot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_pot_a_large_problem_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     hide_pot(monkeypatch)
-    message = r"1,000 × 501 has more than 500,000 pairs and needs POT, .*: pip install 'prorec\[emd\]'$"
+    message = r"1,000 × 501 has more than 500,000 pairs and needs POT, .*: pip install 'pot>=[\d.]+'$"
     with pytest.raises(MissingExtraError, match=message):
         emd(lambda rows: np.ones((len(rows), 501)), Marginals.uniform(1000, 501))
     with pytest.raises(InputError, match=r"at least 51,391,\d+,\d+ bytes"):  # POT would not help

@@ -14,12 +14,13 @@ from scipy.sparse import csr_array
 from prorec._core.device import full_precision_matmul
 from prorec._core.errors import MissingExtraError
 from prorec._core.random import make_generator
+from prorec._core.versions import advise_install
 from prorec.models.storage import Arrays
 
 try:
     import torch
 except ModuleNotFoundError:
-    raise MissingExtraError("LightGCN needs PyTorch, which is not installed: pip install 'prorec[torch]'") from None
+    raise MissingExtraError(f"LightGCN needs PyTorch, which is not installed: {advise_install('torch')}") from None
 
 from prorec._core.tensors import to_tensor
 from prorec.models._gpu_matrix import GpuMatrix, to_host

@@ -102,10 +102,10 @@ class _Autoencoder(Model):
         MissingExtraError
             If PyTorch is not installed.
         """
-        from prorec.models import _training
-
         check_progress(progress)
         interactions = as_interactions(interactions)
+        from prorec.models import _training  # refused without PyTorch, after a table that cannot be read
+
         shape = interactions.matrix.shape
         self.check_parameters(shape)
         if validation is not None:
