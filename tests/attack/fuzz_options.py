@@ -21,6 +21,7 @@ import pyarrow as pa
 
 import prorec
 from prorec.cli import load_command, main
+from prorec.cli.provenance_file import FILE_NAME as PROVENANCE
 from prorec.models import SVD, WRMF
 from tests.attack.cases import Attack, BrokenPromise, Case
 from tests.attack.fuzz_logs import check_message
@@ -317,7 +318,8 @@ def _check_files(folder: Path, before: dict[str, tuple[int, int, bytes]], words:
     may_replace = {"--force", "-f"} & set(words)
     if changed and not (may_replace and code == 0):
         raise BrokenPromise("overwritten files", f"{changed} by prorec {' '.join(words)[:300]}")
-    left = [name for name in after if name not in before and name.startswith((".", "new")) and name.count(".") > 2]
+    new = [name for name in after if name not in before and not name.endswith(PROVENANCE)]
+    left = [name for name in new if name.startswith((".", "new")) and name.count(".") > 2]
     hidden = [name for name in after if name not in before and name.startswith(".")]
     if (code and hidden) or left:
         raise BrokenPromise("half-written files", f"{hidden or left} by prorec {' '.join(words)[:300]}")

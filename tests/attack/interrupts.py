@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 
 import prorec
+from prorec.cli.provenance_file import FILE_NAME as PROVENANCE
 from tests.attack.cases import Attack, BrokenPromise, Case
 from tests.attack.fuzz_options import EXITS, ROOT
 from tests.cli.shell import COMMAND, Started, run
@@ -45,8 +46,9 @@ def _file(path: Path) -> bytes:
 
 
 def _page(path: Path) -> bytes:
-    """Return a report without the time that it took."""
-    return re.sub(rb'time taken</th><td>[^<]*<|"seconds": *[0-9.]+', b"", path.read_bytes())
+    """Return a report without its time and the time that it took."""
+    varying = rb"time taken</th><td>[^<]*<|\"seconds\": *[0-9.]+|\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"
+    return re.sub(varying, b"", path.read_bytes())
 
 
 def _model(path: Path) -> bytes:
@@ -195,7 +197,7 @@ def _check_output(folder: Path, job: Job, expected: bytes, *, was_killed: bool) 
 
 
 def _names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(PROVENANCE))
 
 
 def run_reproduction_case(case: Case) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 import prorec
 from prorec.cli import main
+from prorec.cli.provenance_file import provenance_path
 from prorec.cli.work_folder import WorkDirectory
 from prorec.models import SVD
 
@@ -97,7 +98,7 @@ def test_a_file_that_appears_during_the_work_stays(
     assert run_here(*COMMANDS[name], "--out", out, "--force", *state).code == 0
     assert appearing.read_bytes() != b"precious"
     assert stat.S_IMODE(appearing.stat().st_mode) == 0o640
-    assert sorted(path.name for path in out.parent.iterdir()) == [out.name]
+    assert sorted(path.name for path in out.parent.iterdir() if path != provenance_path(out)) == [out.name]
 
 
 def test_what_a_killed_run_has_written_is_accepted_when_it_is_resumed(
@@ -112,7 +113,7 @@ def test_what_a_killed_run_has_written_is_accepted_when_it_is_resumed(
     assert WorkDirectory(str(tmp_path / "out.csv")).has_state()
     assert run_here(*words, "--resume").code == 0
     assert (tmp_path / "out.csv").read_bytes() == written
-    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "out.csv.provenance.json"]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
     original = builtins.__import__
     monkeypatch.setattr(builtins, "__import__", import_without_torch)
-    with pytest.raises(MissingExtraError, match=r"prorec\[torch\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'torch"):
         resolve_device("cuda", 1.0)
 
 

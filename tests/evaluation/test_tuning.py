@@ -153,7 +153,7 @@ def test_without_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'prorec\[tune\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'optuna"):
         prorec.tune(SVD(), PARTS.train, PARTS.valid, {"rank": [1]}, search="tpe", trials=2)
 
 

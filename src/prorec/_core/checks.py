@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.errors import InputError
-from prorec._core.messages import safe_repr as safe_repr
-from prorec._core.messages import shorten as shorten
+from prorec._core.quoting import safe_repr as safe_repr
+from prorec._core.quoting import shorten as shorten
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -23,7 +23,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from prorec._core.errors import InputError
-from prorec._core.messages import safe_repr
+from prorec._core.quoting import safe_repr
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import typer
 
 from prorec._core.errors import InputError
 from prorec._core.files import as_path
-from prorec._core.messages import safe_repr
+from prorec._core.quoting import safe_repr
 
 
 def read_config(ctx: typer.Context, path: str | None) -> str | None:

@@ -44,7 +44,7 @@ def check_output(out: str | Path, *, force: bool) -> None:
         detect_format(path)
         _check_new(path, force=force)
     with prefix_errors(provenance_path(path)):
-        _check_new(provenance_path(path), force=force)
+        _check_new(provenance_path(path), force=True)  # it belongs to the table, and is replaced with it
 
 
 def check_distinct(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]) -> None:

@@ -13,7 +13,8 @@ from prorec._core.errors import InputError
 from prorec._core.random import make_generator
 from prorec.data.account_injection import ACCOUNT_KINDS, AccountKind, inject_accounts
 from prorec.data.noisy_interactions import NoisyInteractions, assemble_noisy
-from prorec.interactions import Interactions, check_interactions
+from prorec.interactions import Interactions
+from prorec.interactions.interactions import check_interactions
 
 NoiseKind = Literal["uniform", "popularity", "swap", "disliked"] | AccountKind
 """Kinds of noise that `inject_noise` makes."""

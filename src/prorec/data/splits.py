@@ -19,7 +19,8 @@ from scipy.sparse import issparse
 from prorec._core.checks import check_choice, check_float, check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
-from prorec.interactions import Interactions, check_interactions
+from prorec.interactions import Interactions
+from prorec.interactions.interactions import check_interactions
 
 Order = Literal["random", "time"]
 """Order in which interactions go to the training, validation and test part."""

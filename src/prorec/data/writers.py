@@ -18,7 +18,8 @@ from prorec._core.files import as_path, atomic_write, prefix_errors
 from prorec.data.formats import detect_format, format_suffix
 from prorec.data.formula_cells import count_formula_cells, escape_formula_cells
 from prorec.data.text_columns import infer_numbers
-from prorec.interactions import Interactions, check_interactions
+from prorec.interactions import Interactions
+from prorec.interactions.interactions import check_interactions
 
 
 def write_interactions(interactions: Interactions, path: str | Path, *, overwrite: bool = True) -> None:

@@ -15,7 +15,8 @@ from prorec._core.errors import InputError
 from prorec.evaluation.metrics import Family, Values, coverage
 from prorec.evaluation.ranking import check_list_lengths, ranking_metrics
 from prorec.evaluation.significance import bootstrap_interval
-from prorec.interactions import Interactions, check_interactions
+from prorec.interactions import Interactions
+from prorec.interactions.interactions import check_interactions
 from prorec.interactions.tables import FrameType, to_frame
 from prorec.models.recommendations import Recommender
 

@@ -1,5 +1,5 @@
 """Observed user–item pairs as one sparse matrix, with ids and optional columns."""
 
-from prorec.interactions.interactions import Interactions, check_interactions
+from prorec.interactions.interactions import Interactions
 
-__all__ = ["Interactions", "check_interactions"]
+__all__ = ["Interactions"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.array_rules import ArrayRule
 from prorec._core.checks import check_float, check_int, safe_repr
 from prorec._core.errors import InputError
 from prorec._core.random import make_generator
@@ -66,6 +67,11 @@ class BPR(Model):
     """Seed of the initial factors, the order of the clicks and the items that are drawn."""
     device: str = field(default="auto", repr=False, compare=False)
     """Device to fit and to recommend on: "auto" (a GPU if there is one and the data are large), "cpu" or "cuda"."""
+
+    def array_rules(self, shape: tuple[int, int]) -> dict[str, ArrayRule]:
+        """Return the rules for the arrays of the fitted model."""
+        rules = super().array_rules(shape)
+        return rules | {"item_bias": replace(rules["item_bias"], is_optional=not self.item_bias)}
 
     def check_parameters(self, shape: tuple[int, int]) -> None:
         """Check that the parameters are valid for a matrix of this shape."""

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from prorec import __version__
 from prorec._core.errors import InputError
-from prorec._core.messages import shorten
+from prorec._core.quoting import shorten
 
 _ANSWER = "executor string, problem string"
 _TASKS_FOR_EACH = 2

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from prorec._core.errors import EngineError, InputError
-from prorec._core.messages import shorten
+from prorec._core.quoting import shorten
 from prorec.engines.spark.executor_check import find_environment_problem
 
 _CAUSES = (
