@@ -1,6 +1,7 @@
 """Examples in the docs run too, and leave nothing behind; workers that run side by side share cores and files."""
 
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -29,6 +30,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return next((folder for folder in ONE_WORKER if nodeid.startswith(folder)), super()._split_scope(nodeid))
 
     return LoadFolders(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End a run without workers at once: Arrow may wait forever at exit for what is left of a refused csv."""
+    status = getattr(config, "_exit_status", None)
+    if status is not None and config.getoption("dist", "no") == "no" and not hasattr(config, "workerinput"):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Remember the exit status."""
+    session.config._exit_status = int(exitstatus)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

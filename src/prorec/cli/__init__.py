@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import sys
 from importlib import import_module
@@ -11,10 +12,11 @@ import typer
 from rich.console import Console
 
 from prorec import __version__
+from prorec._core.interrupts import is_command
 from prorec.cli.command import PlainCommand, PlainGroup
 from prorec.cli.exit_codes import ExitCode
 from prorec.cli.messages import has_json_errors, report_error, start_messages
-from prorec.cli.streams import checked_streams
+from prorec.cli.streams import checked_streams, end_process
 
 COMMANDS = {
     "demo": "Denoise a synthetic film club whose mistakes are known, and write a report. Nothing is downloaded.",
@@ -76,6 +78,8 @@ def main() -> None:
 
     `ExitCode` has all exit codes.
     """
+    if is_command():
+        atexit.register(end_process)  # before libraries are imported, so that it comes after their functions
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode gets question marks, not a crash

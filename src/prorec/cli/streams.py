@@ -6,11 +6,14 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from prorec._core.errors import ProrecError
+
+_exit_codes = [0]
+"""The exit code of the last block of `checked_streams`."""
 
 
 @contextmanager
@@ -28,11 +31,14 @@ def checked_streams() -> Iterator[None]:
     """
     _open_closed_streams()
     is_failed = True
+    _exit_codes[:] = [1]
     try:
         yield
         is_failed = False
+        _exit_codes[:] = [0]
     except SystemExit as stop:
         is_failed = bool(stop.code)
+        _exit_codes[:] = [int(stop.code or 0)] if isinstance(stop.code, int | None) else [1]
         raise
     finally:
         try:
@@ -44,7 +50,20 @@ def checked_streams() -> Iterator[None]:
                 if not isinstance(error, BrokenPipeError):  # the reader of a pipe, such as head, has ended
                     text = str(error) if isinstance(error, ProrecError) else f"standard output failed: {error}"
                     sys.stderr.write(f"prorec: {text}\n")
+                _exit_codes[:] = [1]
                 raise SystemExit(1) from None
+
+
+def end_process() -> None:
+    """End the process with the exit code of the last `checked_streams`, without the exit handlers of libraries.
+
+    Arrow's handler would wait forever for what is left of a csv that has been refused while its other blocks were
+    still being read.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError, ProrecError):
+            stream.flush()
+    os._exit(_exit_codes[0])
 
 
 def _open_closed_streams() -> None:
