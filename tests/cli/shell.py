@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -87,7 +88,8 @@ class Started:
     def kill(self, signal: int) -> None:
         """Send a signal, unless the run has ended."""
         if self.poll() is None:
-            os.kill(self.pid, signal)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, signal)
 
     def wait(self) -> int:
         """Wait for the end, and return the exit code."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, check_replaceable, prefix_errors
 from prorec.cli.options import TableOutput
-from prorec.cli.provenance_file import provenance_path, write_provenance
+from prorec.cli.provenance_file import is_provenance, provenance_path, write_provenance
 from prorec.data.formats import detect_format, format_suffix
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import write_table
@@ -44,7 +44,8 @@ def check_output(out: str | Path, *, force: bool) -> None:
         detect_format(path)
         _check_new(path, force=force)
     with prefix_errors(provenance_path(path)):
-        _check_new(provenance_path(path), force=True)  # it belongs to the table, and is replaced with it
+        # That of an earlier table of this name is replaced, whatever became of the table.
+        _check_new(provenance_path(path), force=force or is_provenance(provenance_path(path)))
 
 
 def check_distinct(outputs: Mapping[str, str | Path | None], inputs: Mapping[str, str | Path | None]) -> None:

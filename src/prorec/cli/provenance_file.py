@@ -15,6 +15,7 @@ from prorec._core.provenance import digest_file
 
 FILE_NAME = "provenance.json"
 """Name of the file in the folder of a model, and end of its name beside a table."""
+_MAX_BYTES = 1_000_000
 
 
 def provenance_path(out: str | Path) -> Path:
@@ -36,6 +37,27 @@ def provenance_path(out: str | Path) -> Path:
     """
     path = Path(out)
     return path / FILE_NAME if path.is_dir() else path.with_name(f"{path.name}.{FILE_NAME}")
+
+
+def is_provenance(path: Path) -> bool:
+    """Return whether a path is a file that `write_provenance` may have written.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which need not exist.
+
+    Returns
+    -------
+    bool
+    """
+    try:
+        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+            return False
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and {"prorec", "settings_sha256"} <= content.keys()
 
 
 def write_provenance(provenance: Mapping[str, Any], out: str | Path) -> None:
