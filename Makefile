@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-QUIETLY := --quiet --disable-pip-version-check
-PIP := $(BIN)/python -m pip install $(QUIETLY) --constraint constraints.txt
+# Python compiles a module when it is first imported; to compile all of 4 GB takes a minute, and few are.
+PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
+PIP := $(BIN)/python -m pip install $(PIP_OPTIONS) --constraint constraints.txt
 
 .PHONY: demo test test-all lint types kernels docs bench bench-check reproduce figures screenshots clean
 .PHONY: attack coverage linkcheck mutation-check release-check test-minimum test-latest
@@ -76,7 +77,7 @@ linkcheck: $(VENV)/.docs-installed  # needs the internet
 
 release-check:  # builds, looks into the files, installs the wheel in a fresh environment, tests it there
 	$(PYTHON) -m venv --clear build/$@
-	build/$@/bin/python -m pip install $(QUIETLY) --constraint constraints.txt build hatchling packaging  # the extra release
+	build/$@/bin/python -m pip install $(PIP_OPTIONS) --constraint constraints.txt build hatchling packaging  # the extra release
 	build/$@/bin/python tools/release_check.py
 
 # The smoke tests with the lowest versions of dependencies that pyproject.toml allows, and with the newest that exist.
@@ -86,7 +87,7 @@ test-minimum: WARNINGS = -W ignore::DeprecationWarning
 test-latest: INSTALL = --upgrade
 test-minimum test-latest:
 	$(PYTHON) -m venv --clear build/$@
-	build/$@/bin/python -m pip install $(QUIETLY) $(INSTALL) ".[emd,report]" hypothesis pandas polars pytest
+	build/$@/bin/python -m pip install $(PIP_OPTIONS) $(INSTALL) ".[emd,report]" hypothesis pandas polars pytest
 	build/$@/bin/python -m pytest -q $(WARNINGS) @tests/smoke.txt
 
 $(BIN)/python:
