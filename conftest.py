@@ -1,5 +1,6 @@
 """Examples in the docs run too, and leave nothing behind; workers that run side by side share cores and files."""
 
+import doctest
 import os
 import sys
 from typing import Any
@@ -30,6 +31,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return next((folder for folder in ONE_WORKER if nodeid.startswith(folder)), super()._split_scope(nodeid))
 
     return LoadFolders(config, log)
+
+
+class _CloseNumbers(doctest.OutputChecker):
+    """Accepts numbers that another processor rounds differently."""
+
+    def check_output(self, want: str, got: str, optionflags: int) -> bool:
+        from tests.printed_numbers import prints_the_same
+
+        return super().check_output(want, got, optionflags) or prints_the_same(got, want)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Compare the examples of the manual, which fit models, up to rounding; those of docstrings exactly."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.path.suffix == ".md":
+            item.runner._checker = _CloseNumbers()  # type: ignore[union-attr]
 
 
 @pytest.hookimpl(trylast=True)
