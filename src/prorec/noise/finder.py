@@ -30,21 +30,21 @@ from prorec.noise.cross_fitting import (
     cross_fit,
     sample_pairs,
 )
-from prorec.noise.density_ratio import OutOfUserRatio, fit_out_of_user_ratio
+from prorec.noise.density_ratio import fit_out_of_user_ratio
 from prorec.noise.flagging import flag_interactions
 from prorec.noise.identifiability import find_typical_history
 from prorec.noise.injection_checks import inject_into_pairs
-from prorec.noise.keeping import conformal_p_values, keep_interactions
+from prorec.noise.keeping import compute_p_values, keep_interactions
 from prorec.noise.later_interactions import score_later, score_left_out
 from prorec.noise.leave_one_out import compute_leave_one_out_features
 from prorec.noise.marks import Marks, check_enough_unmarked, read_marks
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Transport
-from prorec.noise.posterior import ACCOUNT, MARKED, NoisePosterior, basis_names, fit_posterior, label_pairs
+from prorec.noise.posterior import ACCOUNT, MARKED, basis_names, fit_posterior, label_pairs
 from prorec.noise.training_weights import compute_training_weights
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
 
-DEFAULT_BASE_MODEL = WRMF(rank=10, alpha=10.0, regularization=30.0)
+DEFAULT_BASE_MODEL = WRMF(rank=10, alpha=10.0, regularization=30.0, sweeps=5)
 """Base model of `NoiseFinder`. It is coarse, so that a single user has little influence on it."""
 
 
@@ -181,15 +181,18 @@ class NoiseFinder(Estimator):
         out_of_user = fit_out_of_user_ratio(train_features.matrix, train_users, is_click, n_users, rng)
         history = find_typical_history(interactions)
         counted = training[is_counted[training]]
-        labeled = label_pairs(features.at(counted), users[counted], counted < n, out_of_user)
+        log_ratio = out_of_user.log_ratio(features.matrix, users)
+        labeled = label_pairs(features.at(counted), counted < n, log_ratio[counted])
         self.labeled_pairs_ = labeled
-        posterior = fit_posterior(train_features, is_click, labeled, history, is_counted[training])
+        posterior = fit_posterior(
+            train_features, is_click, labeled, history, is_counted[training], start=out_of_user.mean
+        )
         is_identified = posterior.noise_rate.is_identified
         if not is_identified:  # then probabilities are from popularity alone
             log_popularity = np.log1p(labeled.popularity)[:, None]
             labeled = labeled._replace(log_ratio=posterior.cold_density_ratio.log_ratio(log_popularity))
         self.injection_checks_ = inject_into_pairs(labeled, rng, is_identified=is_identified)
-        self.noise_p_value_ = self._compute_p_values(features, users, is_counted, n, out_of_user, posterior)
+        self.noise_p_value_ = compute_p_values(features, log_ratio, is_counted, n, posterior.noise_rate_line)
         report("Separating clicks from negatives", 1, 1)
         self.interactions_, self.reference_clicks_, self.posterior_ = log, clicks, posterior
         self.percentile_rank_, self.noise_rate_ = clicks.percentile_rank, posterior.noise_rate
@@ -221,22 +224,6 @@ class NoiseFinder(Estimator):
             left_out = interactions.item_codes[sample.clicks]
             leave_one_out = compute_leave_one_out_features(matrix, matrix, pairs, left_out, rows, self.seed)
         return scores.to_features(user_ranks, activity_rank, leave_one_out)
-
-    def _compute_p_values(
-        self,
-        features: PairFeatures,
-        users: NDArray[np.int32],
-        is_counted: NDArray[np.bool_],
-        n_clicks: int,
-        out_of_user: OutOfUserRatio,
-        posterior: NoisePosterior,
-    ) -> NDArray[np.float32]:
-        """Return the p-value of each click for being noise; 1 if only popularity is known of it."""
-        log_ratio = out_of_user.log_ratio(features.matrix, users)
-        likeness = log_ratio - np.log(np.maximum(posterior.noise_rate_line.at(features.popularity), 1e-12))
-        negatives = n_clicks + np.flatnonzero((is_counted & ~features.is_cold)[n_clicks:])
-        p_values = conformal_p_values(likeness[:n_clicks], likeness[negatives], features.popularity[negatives])
-        return np.where(features.is_cold[:n_clicks], np.float32(1), p_values)
 
     @property
     def weights_(self) -> NDArray[np.float32]:
