@@ -148,7 +148,8 @@ def fit_density_ratio(
         probability = logistic(log_odds)
         residual = weights[chunk] * (is_click[chunk] - probability)
         curvature = np.sqrt(weights[chunk] * probability * (1 - probability))
-        scaled, gradient = np.empty((len(own), n_columns)), np.zeros(n_columns)
+        # Newton's method needs the gradient exactly, and the Hessian roughly.
+        scaled, gradient = np.empty((len(own), n_columns), dtype=np.float32), np.zeros(n_columns)
         _derive_rows(own, ratio.knots, ratio.center, ratio.inverse_scale, residual, curvature, scaled, gradient)
         return gradient, scaled.T @ scaled
 
@@ -257,8 +258,8 @@ def _derive_rows(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
     features, knots, center, inverse_scale, residual, curvature, scaled, gradient
 ):
     """Write each standardized row times its curvature, and add it to the gradient times its residual."""
+    own = np.empty(len(center) + 1)
     for row in range(len(features)):
-        own = scaled[row]
         own[0] = 1.0
         column = 1
         for feature in range(features.shape[1]):
@@ -271,4 +272,4 @@ def _derive_rows(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
             own[column + 1] = (own[column + 1] - center[column]) * inverse_scale[column]
         for column in range(len(own)):
             gradient[column] += residual[row] * own[column]
-            own[column] *= curvature[row]
+            scaled[row, column] = curvature[row] * own[column]
