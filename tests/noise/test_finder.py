@@ -170,7 +170,7 @@ def test_tiny_logs_have_finite_results() -> None:
 @pytest.mark.parametrize(
     ("parameters", "clicks", "message"),
     [
-        ({}, random_clicks(4, 3, 0.5), "folds must be at most"),
+        ({"folds": 10}, random_clicks(4, 3, 0.5), "folds must be at most"),
         ({"folds": 1}, random_clicks(9, 9, 0.5), "folds must be a whole number from 2"),
         ({"folds": 2}, csr_array(np.eye(5, dtype=np.float32)), "every user has one interaction only"),
         ({"folds": 2}, csr_array(np.ones((4, 3), dtype=np.float32)), "an interaction with every item"),
@@ -453,6 +453,6 @@ def test_few_interactions_have_few_folds() -> None:
     denoiser = ProRec(SVD(rank=1), noise_method="cross-fit").fit(
         csr_array(np.array([[1, 1, 0], [0, 1, 1]], dtype=np.float32))
     )
-    assert denoiser.finder_.folds == 4
+    assert denoiser.finder_.n_folds_ == 4
     with pytest.raises(InputError, match="noise_method must be"):
         ProRec(SVD(rank=1), noise_method=np.ones(2)).fit(random_clicks(9, 9, 0.5))  # type: ignore[arg-type]

@@ -112,11 +112,12 @@ def _describe_pairs(  # type: ignore[no-untyped-def] # pragma: no cover - compil
         if starts[row] == starts[row + 1]:
             continue
         owner, own = owners[row], history[history_start[row] : history_start[row + 1]]
-        n_history_users = 0.0
+        n_history_users, n_listed = 0.0, 0
         for item in own:
             users = item_users[item_start[item] : item_start[item + 1]]
             n_others = len(users) - _is_listed(users, owner, max_listed)
             n_history_users += n_others
+            n_listed += len(users)
             weight = np.float32(1.0 / np.sqrt(max(n_others, 1)))
             for user in users:
                 n_shared[user] += np.float32(1)
@@ -143,7 +144,8 @@ def _describe_pairs(  # type: ignore[no-untyped-def] # pragma: no cover - compil
                 if out != marked:
                     for each, value in ((marked, np.float32(0)), (out, np.float32(1))):
                         if each >= 0:
-                            has_left_out[item_users[item_start[each] : item_start[each + 1]]] = value
+                            for user in item_users[item_start[each] : item_start[each + 1]]:
+                                has_left_out[user] = value
                     if owner >= 0:
                         has_left_out[owner] = 0
                     marked = out
@@ -160,12 +162,12 @@ def _describe_pairs(  # type: ignore[no-untyped-def] # pragma: no cover - compil
             own_features[5] = (n_sharing + 0.5) / (n + 1)
             own_features[6] = np.log(squares / max(size, 1) + 1e-3)
             own_features[7] = np.log1p(n)
-        if marked >= 0:
-            has_left_out[item_users[item_start[marked] : item_start[marked + 1]]] = 0
-        for item in own:
-            listed = item_users[item_start[item] : item_start[item + 1]]
-            n_shared[listed] = 0
-            inverse_roots[listed] = 0
+        if n_listed > len(n_shared):
+            n_shared[:] = inverse_roots[:] = has_left_out[:] = 0
+        else:
+            for item in own:  # the one that is left out among them
+                for user in item_users[item_start[item] : item_start[item + 1]]:
+                    n_shared[user] = inverse_roots[user] = has_left_out[user] = 0
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -17,8 +17,7 @@ from prorec._core.progress import Progress, check_progress
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.interactions.tables import FrameType, to_frame
-from prorec.models import WRMF, Model, wrap
-from prorec.models.factory import cap_rank
+from prorec.models import Model, wrap
 from prorec.models.model import as_interactions
 from prorec.models.wrap import resolve_model
 from prorec.noise.account_issues import find_issues
@@ -31,6 +30,7 @@ from prorec.noise.cross_fitting import (
     sample_pairs,
 )
 from prorec.noise.density_ratio import fit_out_of_user_ratio
+from prorec.noise.effort import DEFAULT_BASE_MODEL, choose_base_model, choose_folds
 from prorec.noise.flagging import flag_interactions
 from prorec.noise.identifiability import find_typical_history
 from prorec.noise.injection_checks import inject_into_pairs
@@ -43,10 +43,6 @@ from prorec.noise.plan_ranks import Transport
 from prorec.noise.posterior import ACCOUNT, MARKED, basis_names, fit_posterior, label_pairs
 from prorec.noise.training_weights import compute_training_weights
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
-
-DEFAULT_BASE_MODEL = WRMF(rank=10, alpha=10.0, regularization=30.0, sweeps=5)
-"""Base model of `NoiseFinder`. It is coarse, so that a single user has little influence on it."""
-
 
 @dataclass
 class NoiseFinder(Estimator):
@@ -99,8 +95,9 @@ class NoiseFinder(Estimator):
     """One base model or a list of them, of `prorec.models`, by name or any that `prorec.models.wrap` takes; by default
     one coarse WRMF."""
     _: KW_ONLY
-    folds: int = 10
-    """Number of folds. Fewer are faster and find slightly less noise."""
+    folds: int | None = None
+    """Number of folds; by default 10, or 5 for more than 300,000 interactions. Fewer are faster and find slightly less
+    noise."""
     cooccurrence: bool = True
     """Whether the classifier also learns from co-occurrence: how often an item occurs together with the user's other
     items, and how well these predict it by ridge regression, if there are at most 6,000 users or items. Without, it
@@ -161,14 +158,15 @@ class NoiseFinder(Estimator):
         log, self.issues_ = interactions, find_issues(interactions, seed=self.seed)
         is_left_out = marks.suspect | self.issues_.is_extreme[log.user_codes]
         interactions = self._leave_out(log, is_left_out, marks)
+        n_folds = self._count_folds(len(interactions))
         rng = make_generator(self.seed)
-        folds = assign_folds(interactions.matrix, self.folds, rng)
+        folds = assign_folds(interactions.matrix, n_folds, rng)
         sample = sample_pairs(interactions, rng)
         is_counted = ~marks.trusted[~is_left_out][sample.clicks]
         if marks.trusted.any():
             doubtful = sample.training[is_counted[sample.training]]
             doubtful = doubtful[doubtful < len(interactions)]
-            check_enough_unmarked(interactions.activity[interactions.user_codes[doubtful]], self.folds)
+            check_enough_unmarked(interactions.activity[interactions.user_codes[doubtful]], n_folds)
         matrix = interactions.matrix
         scores = cross_fit(models, matrix, folds, sample, self.transport, self.memory, report, checkpoint)
         n = len(interactions)
@@ -402,7 +400,8 @@ class NoiseFinder(Estimator):
 
     def check_settings(self) -> None:
         """Raise InputError unless the parameters are valid, whatever the interactions are."""
-        check_int("folds", self.folds, 2, 1000)
+        if self.folds is not None:
+            check_int("folds", self.folds, 2, 1000)
         check_int("seed", self.seed, 0)
         if not isinstance(self.cooccurrence, bool):
             raise InputError(f"cooccurrence must be True or False; got {safe_repr(self.cooccurrence)}")
@@ -415,6 +414,15 @@ class NoiseFinder(Estimator):
             if hasattr(type(model), "noise_table"):
                 raise InputError("base_models must be recommenders; got a denoiser. Pass the model inside it.")
             wrap(model)
+
+    @property
+    def n_folds_(self) -> int:
+        """Number of folds of the fit."""
+        self._check_fitted()
+        return self._count_folds(self.reference_clicks_.matrix.nnz)
+
+    def _count_folds(self, n_interactions: int) -> int:
+        return choose_folds(n_interactions) if self.folds is None else self.folds
 
     def _list_base_models(self) -> list[Any]:
         """Return the base models as a list, as they were passed; the default model if none were."""
@@ -430,13 +438,14 @@ class NoiseFinder(Estimator):
         n = len(interactions)
         if not n:
             raise InputError("there is no interaction; cross-fitting needs at least two")
-        if n < self.folds:
+        if n < self._count_folds(n):
             raise InputError(f"folds must be at most {n}, the number of interactions; got {self.folds}")
         if interactions.activity.max(initial=0) < 2:
             raise InputError("every user has one interaction only; cross-fitting needs users with two or more")
-        models = [resolve_model(model, interactions.matrix.shape) for model in self._list_base_models()]
+        shape = interactions.matrix.shape
+        models = [resolve_model(model, shape) for model in self._list_base_models()]
         if self.base_models is None:
-            models = [cap_rank(model, interactions.matrix.shape) for model in models]
+            models = [choose_base_model(n, shape)]
         for model in models:
             model.check_parameters(interactions.matrix.shape)
         return models
@@ -446,7 +455,7 @@ class NoiseFinder(Estimator):
         if not is_left_out.any():
             return log
         kept = log.select(~is_left_out)
-        if len(kept) < self.folds or kept.activity.max(initial=0) < 2:
+        if len(kept) < self._count_folds(len(kept)) or kept.activity.max(initial=0) < 2:
             causes, remedies = [], []
             if n_extreme := int(self.issues_.is_extreme.sum()):
                 causes.append(f"{n_extreme:,} of {log.n_users:,} accounts look like bots or tests")

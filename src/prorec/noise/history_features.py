@@ -100,21 +100,23 @@ def _describe(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
                 sharing[n_sharing] = user  # overwritten by the next one if it is not new
                 n_sharing += count[user] == 0
                 count[user] += 1
-        n_copies, observed = 0, 0.0
+        n_copies, observed, largest = 0, 0.0, 0.0
         for user in sharing[:n_sharing]:
             rate[user] = 0.0
             if user == owner:
                 continue
             if count[user] >= 4:
                 shared = count[user] * sizes[row] / n
-                jaccard = min(shared / max(sizes[row] + activity[user] - shared, 1.0), 1.0)
-                nearest[row] = max(nearest[row], jaccard)
-                if jaccard > 0.5:  # a copy of the history does not make it plausible
+                union = max(sizes[row] + activity[user] - shared, 1.0)
+                if shared > largest * union:
+                    largest = shared / union
+                if shared > 0.5 * union:  # a copy of the history does not make it plausible
                     is_copy[user] = True
                     n_copies += 1
                     continue
-            rate[user] = (count[user] - 1.0) / activity[user]
+            rate[user] = (count[user] - 1.0) * (1.0 - chance[user])
             observed += count[user] * rate[user]
+        nearest[row] = min(largest, 1.0)
         expected, n_above = 0.0, 0
         for item in own:
             users = item_users[item_start[item] : item_start[item + 1]]
