@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from prorec._core.compilation import njit
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec.noise.cross_fitting import drop_entries
+from prorec.noise.grouping import group_positions
 from prorec.noise.plan_ranks import Pairs
 
 N_COOCCURRENCE_FEATURES = 8
@@ -71,8 +72,8 @@ def compute_cooccurrence(
     counted, own = drop_entries(reference, reference.data == 0), drop_entries(histories, histories.data == 0)
     item_users = _list_item_users(counted, rng)
     inverse_activity = (1 / np.maximum(np.diff(counted.indptr) - 1, 1)).astype(np.float32)
-    order = np.lexsort((left_out, pairs.users))
-    starts = np.searchsorted(pairs.users[order], np.arange(histories.shape[0] + 1))
+    by_left_out, _ = group_positions(left_out + 1, histories.shape[1] + 1)
+    order, starts = group_positions(pairs.users, histories.shape[0], by_left_out)
     features = np.empty((len(order), N_COOCCURRENCE_FEATURES), dtype=np.float32)
     arrays = (*item_users, inverse_activity, own.indptr, own.indices, owners.astype(np.int64))
     n_users, pieces = max(counted.shape[0], 1), range(0, histories.shape[0], _ROWS_PER_PIECE)
@@ -90,7 +91,7 @@ def _list_item_users(matrix: csr_array, rng: np.random.Generator) -> tuple[NDArr
     """Return the users of each item: the position of each item's first user, and the users."""
     rank = rng.permutation(matrix.shape[0])
     users = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    order = np.lexsort((rank[users], matrix.indices))
+    order, _ = group_positions(matrix.indices, matrix.shape[1], group_positions(rank[users], matrix.shape[0])[0])
     counts = np.bincount(matrix.indices, minlength=matrix.shape[1])
     starts = np.append(0, np.cumsum(counts))
     position = np.arange(len(order)) - np.repeat(starts[:-1], counts)
@@ -172,7 +173,7 @@ def _describe_pairs(  # type: ignore[no-untyped-def] # pragma: no cover - compil
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _add_up_own_click(users, n_shared, inverse_roots, inverse_activity):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    """Return Σ n_v, Σ n_v/activity, Σ inverse roots, Σ n_v²/activity, the largest term of that, and the number of n_v > 0.
+    """Return Σ n_v, Σ n_v/activity, Σ inverse roots, Σ n_v²/activity, its largest term, and the number of n_v > 0.
 
     Every user of the item shares it, and it is left out.
     """
@@ -192,7 +193,7 @@ def _add_up_own_click(users, n_shared, inverse_roots, inverse_activity):  # type
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _add_up(users, n_shared, inverse_roots, has_left_out, inverse_activity):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    """Return the sums of `_add_up_own_click` for an item that is not left out, and the number of users of the one that is."""
+    """Return the sums of `_add_up_own_click` if another item is left out, and the number of users who have that."""
     total = rates = roots = squares = largest = n_sharing = n_having = np.float32(0)
     for user in users:
         shared = n_shared[user] - has_left_out[user]
@@ -213,7 +214,7 @@ def _is_listed(users, owner, max_listed):  # type: ignore[no-untyped-def] # prag
     """Return whether the owner of a history is among the listed users of one of its items."""
     if owner < 0 or len(users) < max_listed:
         return owner >= 0
-    for user in users:
+    for user in users:  # noqa: SIM110 - numba has no any
         if user == owner:
             return True
     return False

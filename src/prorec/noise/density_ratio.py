@@ -242,7 +242,7 @@ def _chunks(length: int) -> Iterator[slice]:
 
 @njit(cache=True, nogil=True)
 def _add_up_features(features, knots, slopes, constant, log_ratio):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    """Write the sum of the piecewise-linear functions of each row; each has a slope from the start and from each knot."""
+    """Write the sum of the piecewise-linear functions of each row: a slope from the start, and more from each knot."""
     for row in range(len(features)):
         total = constant
         for feature in range(features.shape[1]):

@@ -35,14 +35,16 @@ from prorec.noise.flagging import flag_interactions
 from prorec.noise.identifiability import find_typical_history
 from prorec.noise.injection_checks import inject_into_pairs
 from prorec.noise.keeping import compute_p_values, keep_interactions
-from prorec.noise.later_interactions import score_later, score_left_out
+from prorec.noise.later_interactions import score_later
 from prorec.noise.leave_one_out import compute_leave_one_out_features
-from prorec.noise.marks import Marks, check_enough_unmarked, read_marks
+from prorec.noise.left_out import add_left_out, leave_out
+from prorec.noise.marks import check_enough_unmarked, read_marks
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Transport
 from prorec.noise.posterior import ACCOUNT, MARKED, basis_names, fit_posterior, label_pairs
 from prorec.noise.training_weights import compute_training_weights
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
+
 
 @dataclass
 class NoiseFinder(Estimator):
@@ -157,7 +159,7 @@ class NoiseFinder(Estimator):
         marks = read_marks(interactions, trusted, suspect)
         log, self.issues_ = interactions, find_issues(interactions, seed=self.seed)
         is_left_out = marks.suspect | self.issues_.is_extreme[log.user_codes]
-        interactions = self._leave_out(log, is_left_out, marks)
+        interactions = leave_out(log, is_left_out, self.issues_.is_extreme, marks, self.folds or 2)
         n_folds = self._count_folds(len(interactions))
         rng = make_generator(self.seed)
         folds = assign_folds(interactions.matrix, n_folds, rng)
@@ -202,7 +204,7 @@ class NoiseFinder(Estimator):
             self.base_models_.append(copy_unfitted(model).fit(interactions))
         report("Fitting the final base models", len(models), len(models))
         if is_left_out.any():
-            self._add_left_out(is_left_out)
+            add_left_out(self, is_left_out)
         for is_marked, value in ((marks.trusted, 0), (marks.suspect, 1)):
             self.noise_probability_[is_marked] = self.noise_p_value_[is_marked] = value
             self.basis_[is_marked] = MARKED
@@ -449,39 +451,6 @@ class NoiseFinder(Estimator):
         for model in models:
             model.check_parameters(interactions.matrix.shape)
         return models
-
-    def _leave_out(self, log: Interactions, is_left_out: NDArray[np.bool_], marks: Marks) -> Interactions:
-        """Return the other interactions of a log, with the same users and items."""
-        if not is_left_out.any():
-            return log
-        kept = log.select(~is_left_out)
-        if len(kept) < self._count_folds(len(kept)) or kept.activity.max(initial=0) < 2:
-            causes, remedies = [], []
-            if n_extreme := int(self.issues_.is_extreme.sum()):
-                causes.append(f"{n_extreme:,} of {log.n_users:,} accounts look like bots or tests")
-                remedies.append("prorec.noise.find_issues(log) lists the accounts.")
-            if n_suspect := int(marks.suspect.sum()):
-                causes.append(f"{n_suspect:,} of {len(log):,} interactions are marked as suspect")
-                remedies.append("Mark fewer interactions as suspect.")
-            raise InputError(
-                f"{' and '.join(causes)}, which leaves {len(kept):,} interactions, too few to cross-fit. "
-                f"{' '.join(remedies)}"
-            )
-        return kept
-
-    def _add_left_out(self, is_left_out: NDArray[np.bool_]) -> None:
-        """Score the interactions that were left out of the fit, and put them among the others."""
-        scores = score_left_out(self, is_left_out)
-
-        def merge(own: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
-            values = np.empty(len(is_left_out), dtype=others.dtype)
-            values[is_left_out], values[~is_left_out] = own, others
-            return values
-
-        self.noise_probability_ = merge(scores.noise_probability, self.noise_probability_)
-        self.percentile_rank_ = merge(scores.percentile_rank, self.percentile_rank_)
-        self.noise_p_value_ = merge(np.ones(len(scores.basis), dtype=np.float32), self.noise_p_value_)
-        self.basis_ = merge(scores.basis, self.basis_)
 
     def _summary(self) -> dict[str, str]:
         fitted = self.interactions_

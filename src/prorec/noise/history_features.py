@@ -71,8 +71,9 @@ def describe_histories(
 
 @njit(cache=True, nogil=True)
 def _describe(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    item_start, item_users, activity, chance, chance_of_item, indptr, items, sizes, owners, begin, end, features, nearest
-):
+    item_start, item_users, activity, chance, chance_of_item, indptr, items, sizes, owners, begin, end,
+    features, nearest,
+):  # fmt: skip
     """Write features and overlap of the histories from `begin` to `end`.
 
     A user v who shares n_v items with the history adds (n_v − 1)/a_v to what is observed for each of them, and
@@ -80,8 +81,9 @@ def _describe(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
     """
     n_rows = len(item_users)
     count = np.zeros(len(activity), dtype=np.int32)
-    rate = np.zeros(len(activity), dtype=np.float64)
-    sharing = np.empty(len(activity) + 1, dtype=np.int32)
+    rate = np.zeros(len(activity), dtype=np.float32)
+    sharing = np.empty(len(activity), dtype=np.int32)
+    is_sharing = np.zeros(len(activity), dtype=np.bool_)
     is_copy = np.zeros(len(activity), dtype=np.bool_)
     for row in range(begin, end):
         own = items[indptr[row] : indptr[row + 1]]
@@ -90,16 +92,28 @@ def _describe(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
             continue
         is_known = 1 if owner >= 0 else 0
         total, total_log, total_square = 0.0, 0.0, 0.0
-        n_sharing = 0
+        n_sharing, n_listed = 0, 0
         for item in own:
             popularity = item_start[item + 1] - item_start[item] - is_known
             total += popularity
             total_log += np.log(popularity + 1.0)
             total_square += np.log(popularity + 1.0) ** 2
-            for user in item_users[item_start[item] : item_start[item + 1]]:
-                sharing[n_sharing] = user  # overwritten by the next one if it is not new
-                n_sharing += count[user] == 0
+            users = item_users[item_start[item] : item_start[item + 1]]
+            n_listed += len(users)
+            for user in users:
                 count[user] += 1
+        if n_listed > len(count):
+            for user in range(len(count)):
+                if count[user]:
+                    sharing[n_sharing] = user
+                    n_sharing += 1
+        else:
+            for item in own:
+                for user in item_users[item_start[item] : item_start[item + 1]]:
+                    if not is_sharing[user]:
+                        is_sharing[user] = True
+                        sharing[n_sharing] = user
+                        n_sharing += 1
         n_copies, observed, largest = 0, 0.0, 0.0
         for user in sharing[:n_sharing]:
             rate[user] = 0.0
@@ -120,9 +134,7 @@ def _describe(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
         expected, n_above = 0.0, 0
         for item in own:
             users = item_users[item_start[item] : item_start[item + 1]]
-            seen, weight = 0.0, chance_of_item[item]
-            for user in users:
-                seen += rate[user]
+            seen, weight = _sum_rates(users, rate), chance_of_item[item]
             if is_known:
                 weight -= chance[owner]
             if n_copies:
@@ -131,13 +143,21 @@ def _describe(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
                         weight -= chance[user]
             by_chance = weight * (total - (len(users) - is_known)) / n_rows
             expected += by_chance
-            n_above += seen > by_chance + 1e-9  # more than rounding
+            n_above += seen > by_chance * (1 + 1e-6) + 1e-9  # more than rounding
         for user in sharing[:n_sharing]:
             count[user] = 0
-            is_copy[user] = False
+            is_sharing[user] = is_copy[user] = False
         smoothing = 0.05
         features[row, 0] = np.log((observed + smoothing) / (expected + smoothing))
         features[row, 1] = n_above / n
         features[row, 2] = np.log(sizes[row])
         features[row, 3] = total_log / n
         features[row, 4] = np.sqrt(max(total_square / n - (total_log / n) ** 2, 0.0))
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+def _sum_rates(users, rate):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    total = np.float32(0)
+    for user in users:
+        total += rate[user]
+    return total

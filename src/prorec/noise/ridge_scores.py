@@ -31,6 +31,7 @@ from prorec._core.digest import digest
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec.noise.cross_fitting import drop_entries
 from prorec.noise.gram_inverse import invert_gram
+from prorec.noise.grouping import group_positions
 from prorec.noise.plan_ranks import Pairs
 
 RIDGES = (30.0, 300.0)
@@ -150,8 +151,7 @@ class _Log(NamedTuple):
             groups, members, lists, n_groups = *queries[::-1], self.histories, self.reference.shape[1]
         else:
             groups, members, lists, n_groups = *queries, self.reference.T.tocsr(), self.histories.shape[0]
-        order = np.argsort(groups, kind="stable")
-        starts = np.searchsorted(groups[order], np.arange(n_groups + 1))
+        order, starts = group_positions(groups, n_groups)
         a = np.empty(len(order), dtype=np.float32)
         pieces = range(0, n_groups, _ROWS_PER_PIECE)
 

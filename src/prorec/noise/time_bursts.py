@@ -17,6 +17,7 @@ from prorec._core.compilation import njit
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec.interactions import Interactions
 from prorec.noise.click_times import click_times
+from prorec.noise.grouping import group_positions
 
 Scores = NDArray[np.float64]
 
@@ -60,9 +61,9 @@ def score_bursts(interactions: Interactions) -> tuple[Scores, Scores]:
     users, items = np.zeros(interactions.n_users), np.zeros(interactions.n_items)
     if times is None or not len(times) or np.ptp(times) <= 0:
         return users, items
-    by_item = scan_times(times, interactions.item_codes, interactions.n_items)
+    groups = (interactions.item_codes, interactions.n_items), (interactions.user_codes, interactions.n_users)
+    by_item, by_user = map_in_order(lambda side: scan_times(times, *groups[side]), 2, N_CORES)
     items = _score_items(by_item.ratio, len(times))
-    by_user = scan_times(times, interactions.user_codes, interactions.n_users)
     users = np.maximum(
         _score_users(by_user.ratio, interactions.activity), _join_bursts(interactions, times, by_item, items)
     )
@@ -86,10 +87,9 @@ def scan_times(times: Scores, groups: NDArray[np.integer], n_groups: int) -> Sca
     Scan
     """
     by_time = np.argsort(times, kind="stable")
-    order = by_time[np.argsort(groups[by_time], kind="stable")]
+    order, starts = group_positions(groups, n_groups, by_time)
     all_times = times[by_time]
     before, until = (np.searchsorted(all_times, times[order], side) for side in ("left", "right"))
-    starts = np.append(0, np.cumsum(np.bincount(groups, minlength=n_groups)))
     ratio, first, last = np.zeros(n_groups), np.zeros(n_groups, dtype=np.int64), np.zeros(n_groups, dtype=np.int64)
     windows = times[order], before, until, starts, np.ptp(times)
     pieces = range(0, n_groups, _GROUPS_PER_PIECE)
