@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,8 @@ from prorec._core.array_rules import ArrayRule
 from prorec._core.compilation import njit
 from prorec._core.parallel import N_CORES, map_in_order, single_blas_thread
 
-FeatureMatrix = NDArray[np.float32]
-"""Pairs × features."""
+FeatureMatrix = NDArray[np.floating[Any]]
+"""Pairs × features, in single or in double precision."""
 Vector = NDArray[np.float64]
 
 _N_KNOTS = 5
@@ -139,7 +139,7 @@ def fit_density_ratio(
     penalty = np.append(0, np.full(n_columns - 1, _RIDGE))
     chunks = list(_chunks(len(features)))
 
-    def derive(ratio: DensityRatio, index: int) -> tuple[Vector, NDArray[np.float64]]:
+    def derive(ratio: DensityRatio, index: int) -> tuple[Vector, NDArray[np.float32]]:
         """Return the gradient of one chunk's log-likelihood, and minus its Hessian."""
         chunk = chunks[index]
         own = features[chunk]

@@ -14,6 +14,7 @@ from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.models import Model
 from prorec.noise.cross_fitting import assign_folds, drop_entries, has_no_weight
+from prorec.noise.density_ratio import FeatureMatrix
 from prorec.noise.extreme_accounts import EXTREME_SCORE
 from prorec.noise.leave_one_out import compute_leave_one_out_features
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
@@ -211,7 +212,7 @@ def _compute_leave_one_out(
     pairs: Pairs,
     left_out: NDArray[np.integer],
     owners: NDArray[np.integer],
-) -> NDArray[np.float64] | None:
+) -> FeatureMatrix | None:
     """Return leave-one-out features with the fitted interactions, or None if the finder has none."""
     if not finder.cooccurrence:
         return None

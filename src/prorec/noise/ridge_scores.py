@@ -50,7 +50,7 @@ def compute_ridge_scores(
     pairs: Pairs,
     left_out: NDArray[np.integer],
     owners: NDArray[np.integer],
-) -> NDArray[np.float64]:
+) -> NDArray[np.float32]:
     """Compute leave-one-out scores of pairs by ridge regression.
 
     Parameters
@@ -88,13 +88,14 @@ def compute_ridge_scores(
     # Where each pair's a_i, and that of the item that is left out, are among the queries.
     item_query = in_history.copy()
     item_query[in_history < 0] = np.arange(own.nnz, len(queries.users))
-    left_out_query = _find_positions(own, Pairs(pairs.users, left_out))
-    scores = np.empty((len(left_out), len(RIDGES)))
+    left_out_query = _find_positions(own, Pairs(pairs.users, left_out.astype(np.int32)))
+    scores = np.empty((len(left_out), len(RIDGES)), dtype=np.float32)
     for column, (ridge, inverse) in enumerate(zip(RIDGES, _invert(counted), strict=True)):
         log = _Log(counted, own, owners, ridge, inverse)
         a = log.compute_a(queries)
         scores[:, column] = log.score(a, pairs, left_out, item_query, left_out_query)
-    return np.arcsinh(_SCALE * scores, out=scores)
+    scores *= _SCALE
+    return np.asarray(np.arcsinh(scores, out=scores))
 
 
 @contextmanager
@@ -171,7 +172,8 @@ class _Log(NamedTuple):
         """Return K_u of users of X, and −K·X·x/λ of others."""
         is_own = self.owners[users] >= 0
         if is_own.all():
-            return self.inverse[self.owners[users]]
+            own: NDArray[np.float32] = self.inverse[self.owners[users]]
+            return own
         rows = np.empty((len(users), self.reference.shape[0]), dtype=np.float32)
         rows[is_own] = self.inverse[self.owners[users[is_own]]]
         shared = _count_clicks(self.histories[users[~is_own]]) @ _count_clicks(self.reference).T
