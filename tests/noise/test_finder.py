@@ -14,7 +14,8 @@ from scipy.sparse import csr_array
 
 import prorec
 from prorec import DamagedFileError, InputError, Interactions, NoiseFinder, NotFittedError, ProRec, detection_metrics
-from prorec.models import CDAE, EASE, NCE, SVD, Popularity
+from prorec.models import CDAE, EASE, NCE, SVD, WRMF, Popularity
+from prorec.noise import effort
 from prorec.noise.finder_state import finder_state, restore_finder
 from reproduction.baselines import SCORERS
 
@@ -447,6 +448,16 @@ def test_a_saved_denoiser_without_noise_parameters_can_be_loaded(tmp_path: Path)
         del about["parameters"][name]
     path.write_text(json.dumps(about))
     assert isinstance(prorec.load(tmp_path), ProRec)
+
+
+def test_large_logs_have_fewer_folds_and_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    clicks = random_clicks(60, 40, 0.2)
+    small = NoiseFinder().fit(clicks)
+    monkeypatch.setattr(effort, "LARGE_LOG", clicks.nnz - 1)
+    large, chosen = NoiseFinder().fit(clicks), NoiseFinder(WRMF(rank=3), folds=7).fit(clicks)
+    assert [finder.n_folds_ for finder in (small, large, chosen)] == [10, 5, 7]
+    assert restore_finder(*finder_state(small), small.interactions_).n_folds_ == 10, "whatever the default is later"
+    assert [finder.base_models_[0].get_params()["sweeps"] for finder in (small, large, chosen)] == [10, 5, 10]
 
 
 def test_few_interactions_have_few_folds() -> None:

@@ -80,6 +80,8 @@ class NoiseFinder(Estimator):
         Issues of accounts and items.
     interactions_ : Interactions
         Interactions that `fit` was called with.
+    n_folds_ : int
+        Number of folds.
     base_models_ : list of Model
         Base models, fitted to all interactions; `score` uses them.
 
@@ -160,7 +162,7 @@ class NoiseFinder(Estimator):
         log, self.issues_ = interactions, find_issues(interactions, seed=self.seed)
         is_left_out = marks.suspect | self.issues_.is_extreme[log.user_codes]
         interactions = leave_out(log, is_left_out, self.issues_.is_extreme, marks, self.folds or 2)
-        n_folds = self._count_folds(len(interactions))
+        n_folds = self.n_folds_ = self._count_folds(len(interactions))
         rng = make_generator(self.seed)
         folds = assign_folds(interactions.matrix, n_folds, rng)
         sample = sample_pairs(interactions, rng)
@@ -416,12 +418,6 @@ class NoiseFinder(Estimator):
             if hasattr(type(model), "noise_table"):
                 raise InputError("base_models must be recommenders; got a denoiser. Pass the model inside it.")
             wrap(model)
-
-    @property
-    def n_folds_(self) -> int:
-        """Number of folds of the fit."""
-        self._check_fitted()
-        return self._count_folds(self.reference_clicks_.matrix.nnz)
 
     def _count_folds(self, n_interactions: int) -> int:
         return choose_folds(n_interactions) if self.folds is None else self.folds
