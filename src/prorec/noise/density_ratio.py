@@ -28,7 +28,7 @@ _MAX_STEPS = 30
 _LAST_STEP = 1e-4  # of a coefficient; Newton's method leaves about the square of it
 _MAX_CLICKS_PER_HALF = 25_000  # of an out-of-user ratio; with more, the ranks hardly change
 _MAX_BASIS_PAIRS = 32_768
-_CHUNK_ROWS = 2_048  # bounds the memory of the expanded features, and fits into a cache
+_CHUNK_ROWS = 8_192  # bounds the memory of the expanded features
 
 
 @dataclass(frozen=True, eq=False)
