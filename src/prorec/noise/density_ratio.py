@@ -181,11 +181,9 @@ class OutOfUserRatio(NamedTuple):
 
     def log_ratio(self, features: FeatureMatrix, users: NDArray[np.integer]) -> NDArray[np.float64]:
         """Return log f/f₀ of each pair, by the ratio that was fitted to other users."""
-        second = self.is_second[users]
-        log_ratio = np.empty(len(features))
-        log_ratio[second] = self.ratios[0].log_ratio(features[second])
-        log_ratio[~second] = self.ratios[1].log_ratio(features[~second])
-        return log_ratio
+        # Both ratios of all pairs take less time and memory than copies of their halves.
+        of_second, of_first = (ratio.log_ratio(features) for ratio in self.ratios)
+        return np.where(self.is_second[users], of_second, of_first)
 
     @property
     def mean(self) -> DensityRatio:
