@@ -14,7 +14,8 @@ from scipy.sparse import csr_array
 
 import prorec
 from prorec import DamagedFileError, InputError, Interactions, NoiseFinder, NotFittedError, ProRec, detection_metrics
-from prorec.models import CDAE, EASE, NCE, SVD, Popularity
+from prorec.models import CDAE, EASE, NCE, SVD, WRMF, Popularity
+from prorec.noise import effort
 from prorec.noise.finder_state import finder_state, restore_finder
 from reproduction.baselines import SCORERS
 
@@ -170,7 +171,7 @@ def test_tiny_logs_have_finite_results() -> None:
 @pytest.mark.parametrize(
     ("parameters", "clicks", "message"),
     [
-        ({}, random_clicks(4, 3, 0.5), "folds must be at most"),
+        ({"folds": 10}, random_clicks(4, 3, 0.5), "folds must be at most"),
         ({"folds": 1}, random_clicks(9, 9, 0.5), "folds must be a whole number from 2"),
         ({"folds": 2}, csr_array(np.eye(5, dtype=np.float32)), "every user has one interaction only"),
         ({"folds": 2}, csr_array(np.ones((4, 3), dtype=np.float32)), "an interaction with every item"),
@@ -449,10 +450,20 @@ def test_a_saved_denoiser_without_noise_parameters_can_be_loaded(tmp_path: Path)
     assert isinstance(prorec.load(tmp_path), ProRec)
 
 
+def test_large_logs_have_fewer_folds_and_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    clicks = random_clicks(60, 40, 0.2)
+    small = NoiseFinder().fit(clicks)
+    monkeypatch.setattr(effort, "LARGE_LOG", clicks.nnz - 1)
+    large, chosen = NoiseFinder().fit(clicks), NoiseFinder(WRMF(rank=3), folds=7).fit(clicks)
+    assert [finder.n_folds_ for finder in (small, large, chosen)] == [10, 5, 7]
+    assert restore_finder(*finder_state(small), small.interactions_).n_folds_ == 10, "whatever the default is later"
+    assert [finder.base_models_[0].get_params()["sweeps"] for finder in (small, large, chosen)] == [10, 5, 10]
+
+
 def test_few_interactions_have_few_folds() -> None:
     denoiser = ProRec(SVD(rank=1), noise_method="cross-fit").fit(
         csr_array(np.array([[1, 1, 0], [0, 1, 1]], dtype=np.float32))
     )
-    assert denoiser.finder_.folds == 4
+    assert denoiser.finder_.n_folds_ == 4
     with pytest.raises(InputError, match="noise_method must be"):
         ProRec(SVD(rank=1), noise_method=np.ones(2)).fit(random_clicks(9, 9, 0.5))  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -176,3 +178,35 @@ def test_flags_by_budget_and_by_probability() -> None:
     for wrong in ({}, {"fdr": 0.1, "n": 3}, {"fdr": 0.0}, {"fdr": 1.0}, {"fdr": -1}, {"n": -1}, {"fraction": 2.0}):
         with pytest.raises(InputError):
             flag_interactions(probability, **wrong)
+
+
+def test_a_ratio_does_not_depend_on_where_its_fit_starts() -> None:
+    """The penalized likelihood has one maximum."""
+    rng = RNG(5)
+    features, is_click = rng.normal(size=(3_000, 3)), np.arange(3_000) < 1_000
+    features[is_click] += [0.5, 0, -1]
+    cold = fit_density_ratio(features, is_click)
+    far = replace(cold, coefficients=rng.normal(size=len(cold.coefficients)))
+    warm = fit_density_ratio(features, is_click, far)
+    np.testing.assert_allclose(warm.log_ratio(features), cold.log_ratio(features), atol=1e-4)
+
+
+def test_a_ratio_is_a_piecewise_linear_function_of_each_feature() -> None:
+    """Against the expanded columns, written out."""
+    rng = RNG(6)
+    features, is_click = rng.normal(size=(200, 2)), np.arange(200) < 80
+    ratio = fit_density_ratio(features, is_click)
+    columns = [
+        [own, *(max(own - knot, 0) for knot in knots)]
+        for row in features
+        for own, knots in zip(row, ratio.knots, strict=True)
+    ]
+    expanded = np.array(columns).reshape(200, -1)
+    standardized = (expanded - ratio.center) * ratio.inverse_scale
+    expected = ratio.coefficients[0] + standardized @ ratio.coefficients[1:]
+    np.testing.assert_allclose(ratio.log_ratio(features), expected, atol=1e-9)
+    # At the maximum, the penalized gradient of the log-likelihood is 0.
+    weights = np.where(is_click, 0.5 / 0.4, 0.5 / 0.6)
+    residual = weights * (is_click - 1 / (1 + np.exp(-expected)))
+    np.testing.assert_allclose(standardized.T @ residual, ratio.coefficients[1:], atol=1e-3)
+    assert residual.sum() == pytest.approx(0, abs=1e-3)

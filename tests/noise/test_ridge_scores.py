@@ -68,4 +68,4 @@ def test_a_click_says_nothing_for_itself() -> None:
     pair, rows = Pairs(np.array([user], dtype=np.int32), np.array([item], dtype=np.int32)), np.arange(14)
     as_click = compute_ridge_scores(matrix, matrix, pair, np.array([item]), rows)
     as_negative = compute_ridge_scores(csr_array(without), csr_array(without), pair, np.array([-1]), rows)
-    np.testing.assert_allclose(as_click, as_negative, atol=1e-12)
+    np.testing.assert_allclose(as_click, as_negative, atol=1e-5)  # in single precision

@@ -183,7 +183,7 @@ class ProRec(DenoiserSettings, Estimator):
         if self.weighting != "plan":
             weights *= finder.weights_
         if self.weighting in ("plan", "both") and finder.noise_rate_.is_identified:
-            labels = cross_fit_labels(self, interactions, finder.folds, finder.seed, progress, checkpoint)
+            labels = cross_fit_labels(self, interactions, finder.n_folds_, finder.seed, progress, checkpoint)
             weights *= self.lam + (1 - self.lam) * labels
         rounded: NDArray[np.float32] = weights.astype(np.float32)
         return rounded
@@ -191,14 +191,13 @@ class ProRec(DenoiserSettings, Estimator):
     def _fit_finder(
         self, interactions: Interactions, marks: Marks, progress: Progress | None, checkpoint: Checkpoint
     ) -> NoiseFinder | None:
-        """Return the fitted noise finder, with as many folds as there are interactions at most; None for the plan."""
+        """Return the fitted noise finder; None for the plan."""
         if self.noise_method == "plan":
             return None
         if isinstance(self.noise_method, NoiseFinder):
             finder = replace(self.noise_method)
         else:
             finder = NoiseFinder(memory=self.memory)
-            finder.folds = max(2, min(finder.folds, len(interactions)))
         matrix, times = interactions.matrix, interactions.columns.get("timestamp", np.empty(0))
         used = (matrix.indptr, matrix.indices, matrix.data, times.view(np.uint8), *marks)
         key = "NoiseFinder", repr(finder), matrix.shape, digest(*used)

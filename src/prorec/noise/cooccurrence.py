@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from prorec._core.compilation import njit
 from prorec._core.parallel import N_CORES, map_in_order
 from prorec.noise.cross_fitting import drop_entries
+from prorec.noise.grouping import group_positions
 from prorec.noise.plan_ranks import Pairs
 
 N_COOCCURRENCE_FEATURES = 8
@@ -21,7 +22,6 @@ MAX_LISTED_USERS = 4_000
 """Maximum number of users of an item that are looked at. A more popular item has a sample: the first of its users in a
 random order of all users, so that the samples of two items overlap as much as they can."""
 _ROWS_PER_PIECE = 512
-_N_SUMS = 8
 
 
 def compute_cooccurrence(
@@ -31,7 +31,7 @@ def compute_cooccurrence(
     left_out: NDArray[np.integer],
     owners: NDArray[np.integer],
     rng: np.random.Generator,
-) -> NDArray[np.float64]:
+) -> NDArray[np.float32]:
     """Compute co-occurrence features of pairs.
 
     Parameters
@@ -67,47 +67,31 @@ def compute_cooccurrence(
     >>> rows = np.arange(4)
     >>> features = compute_cooccurrence(clicks, clicks, pairs, np.array([-1, -1]), rows, np.random.default_rng(0))
     >>> np.expm1(features[:, 0]).round()
-    array([2., 0.])
+    array([2., 0.], dtype=float32)
     """
     counted, own = drop_entries(reference, reference.data == 0), drop_entries(histories, histories.data == 0)
     item_users = _list_item_users(counted, rng)
-    activity = np.diff(counted.indptr).astype(np.int64)
-    order = np.lexsort((left_out, pairs.users))
-    starts = np.searchsorted(pairs.users[order], np.arange(histories.shape[0] + 1))
-    sums = np.zeros((len(order), _N_SUMS))
-    arrays = (*item_users, activity, own.indptr, own.indices, owners.astype(np.int64))
-    pieces = range(0, histories.shape[0], _ROWS_PER_PIECE)
+    inverse_activity = (1 / np.maximum(np.diff(counted.indptr) - 1, 1)).astype(np.float32)
+    by_left_out, _ = group_positions(left_out + 1, histories.shape[1] + 1)
+    order, starts = group_positions(pairs.users, histories.shape[0], by_left_out)
+    features = np.empty((len(order), N_COOCCURRENCE_FEATURES), dtype=np.float32)
+    arrays = (*item_users, inverse_activity, own.indptr, own.indices, owners.astype(np.int64))
+    n_users, pieces = max(counted.shape[0], 1), range(0, histories.shape[0], _ROWS_PER_PIECE)
 
     def work(index: int) -> None:
         rows = np.arange(pieces[index], min(pieces[index] + _ROWS_PER_PIECE, histories.shape[0]))
-        _add_up(*arrays, rows, pairs.items, left_out, order, starts, sums)
+        _describe_pairs(*arrays, rows, pairs.items, left_out, order, starts, n_users, MAX_LISTED_USERS, features)
 
     for _ in map_in_order(work, len(pieces), N_CORES):
         pass
-    return _to_features(sums, counted.shape[0])
-
-
-def _to_features(sums: NDArray[np.float64], n_users: int) -> NDArray[np.float64]:
-    n_others, shared, cosines, rates, largest, n_sharing, squares, expected = sums.T
-    return np.column_stack(
-        [
-            np.log1p(shared),
-            np.log((shared + 0.5) / (n_others * expected / max(n_users, 1) + 0.5)),
-            np.log(cosines + 1e-3),
-            np.log((rates + 0.05) / (n_others + 1)),
-            largest,
-            (n_sharing + 0.5) / (n_others + 1),
-            np.log(squares + 1e-3),
-            np.log1p(n_others),
-        ]
-    )
+    return features
 
 
 def _list_item_users(matrix: csr_array, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the users of each item: the position of each item's first user, and the users."""
     rank = rng.permutation(matrix.shape[0])
     users = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    order = np.lexsort((rank[users], matrix.indices))
+    order, _ = group_positions(matrix.indices, matrix.shape[1], group_positions(rank[users], matrix.shape[0])[0])
     counts = np.bincount(matrix.indices, minlength=matrix.shape[1])
     starts = np.append(0, np.cumsum(counts))
     position = np.arange(len(order)) - np.repeat(starts[:-1], counts)
@@ -117,80 +101,123 @@ def _list_item_users(matrix: csr_array, rng: np.random.Generator) -> tuple[NDArr
 
 
 @njit(cache=True, nogil=True)
-def _add_up(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    item_start, item_users, activity, history_start, history, owners, rows, items, left_out, order, starts, sums
-):
-    """Write the sums of each pair.
-
-    The columns are n, Σ n_v, the mean cosine, Σ n_v/activity, the largest cosine, the number of users with n_v > 0,
-    Σ cosine², and the number of users of all items of the history.
-    """
-    n_shared = np.zeros(len(activity), dtype=np.int32)
-    inverse_roots = np.zeros(len(activity), dtype=np.float64)
-    has_left_out = np.zeros(len(activity), dtype=np.bool_)
+def _describe_pairs(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    item_start, item_users, inverse_activity, history_start, history, owners, rows, items, left_out, order, starts,
+    n_users, max_listed, features,
+):  # fmt: skip
+    """Write the features of each pair of some rows."""
+    n_shared = np.zeros(len(inverse_activity), dtype=np.float32)
+    inverse_roots = np.zeros(len(inverse_activity), dtype=np.float32)
+    has_left_out = np.zeros(len(inverse_activity), dtype=np.float32)
     for row in rows:
         if starts[row] == starts[row + 1]:
             continue
-        owner = owners[row]
-        n_history, n_history_users = 0, 0.0
-        for item in history[history_start[row] : history_start[row + 1]]:
-            n_others = _count_others(item_start, item_users, item, owner)
-            n_history += 1
+        owner, own = owners[row], history[history_start[row] : history_start[row + 1]]
+        n_history_users, n_listed = 0.0, 0
+        for item in own:
+            users = item_users[item_start[item] : item_start[item + 1]]
+            n_others = len(users) - _is_listed(users, owner, max_listed)
             n_history_users += n_others
-            weight = 1.0 / np.sqrt(max(n_others, 1))
-            for user in item_users[item_start[item] : item_start[item + 1]]:
-                n_shared[user] += 1
+            n_listed += len(users)
+            weight = np.float32(1.0 / np.sqrt(max(n_others, 1)))
+            for user in users:
+                n_shared[user] += np.float32(1)
                 inverse_roots[user] += weight
+        if owner >= 0:  # who is not compared with itself
+            n_shared[owner] = inverse_roots[owner] = 0
         marked = -1
         for pair in order[starts[row] : starts[row + 1]]:
             item, out = items[pair], left_out[pair]
-            if out != marked:
-                if marked >= 0:
-                    has_left_out[item_users[item_start[marked] : item_start[marked + 1]]] = False
-                marked = -1
-                # A left-out item with weight 0 is not in the history.
-                if out >= 0 and _contains(history[history_start[row] : history_start[row + 1]], out):
-                    has_left_out[item_users[item_start[out] : item_start[out + 1]]] = True
+            size, n_expected, out_weight = len(own), n_history_users, np.float32(0)
+            if out >= 0 and _contains(own, out):  # a left-out item with weight 0 is not in the history
+                users = item_users[item_start[out] : item_start[out + 1]]
+                n_others = len(users) - _is_listed(users, owner, max_listed)
+                size, n_expected = size - 1, n_expected - n_others
+                out_weight = np.float32(1.0 / np.sqrt(max(n_others, 1)))
+            else:
+                out = -1
+            users = item_users[item_start[item] : item_start[item + 1]]
+            n = len(users) - (_contains(own, item) and _is_listed(users, owner, max_listed))
+            if out == item:  # which all of its users have
+                sums = _add_up_own_click(users, n_shared, inverse_roots, inverse_activity)
+                n_having = np.float32(n)
+            else:
+                if out != marked:
+                    for each, value in ((marked, np.float32(0)), (out, np.float32(1))):
+                        if each >= 0:
+                            for user in item_users[item_start[each] : item_start[each + 1]]:
+                                has_left_out[user] = value
+                    if owner >= 0:
+                        has_left_out[owner] = 0
                     marked = out
-            size, n_expected, out_weight = n_history, n_history_users, 0.0
-            if marked >= 0:
-                n_others = _count_others(item_start, item_users, out, owner)
-                size, n_expected, out_weight = size - 1, n_expected - n_others, 1.0 / np.sqrt(max(n_others, 1))
-            n, n_sharing, largest, cosines, rates, total, squares = 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0
-            for user in item_users[item_start[item] : item_start[item + 1]]:
-                if user == owner:
-                    continue
-                n += 1
-                shared = n_shared[user] - has_left_out[user]
-                if shared > 0:
-                    others = max(activity[user] - 1, 1)
-                    n_sharing += 1
-                    total += shared
-                    rates += shared / others
-                    cosines += inverse_roots[user] - out_weight * has_left_out[user]
-                    square = shared * shared / (float(size) * others)
-                    squares += square
-                    largest = max(largest, square)
-            sums[pair, 0], sums[pair, 1] = n, total
-            sums[pair, 2] = cosines / np.sqrt(max(n, 1)) / max(size, 1)
-            sums[pair, 3], sums[pair, 4], sums[pair, 5] = rates, np.sqrt(largest), n_sharing
-            sums[pair, 6], sums[pair, 7] = squares, n_expected
-        if marked >= 0:
-            has_left_out[item_users[item_start[marked] : item_start[marked + 1]]] = False
-        for item in history[history_start[row] : history_start[row + 1]]:
-            listed = item_users[item_start[item] : item_start[item + 1]]
-            n_shared[listed] = 0
-            inverse_roots[listed] = 0.0
+                sums, n_having = _add_up(users, n_shared, inverse_roots, has_left_out, inverse_activity)
+            total, rates, roots, squares, largest, n_sharing = sums
+            # Without shared items only rounding is left of the roots.
+            cosines = (roots - out_weight * n_having) / np.sqrt(max(n, 1)) / max(size, 1) if total > 0 else 0.0
+            own_features = features[pair]
+            own_features[0] = np.log1p(total)
+            own_features[1] = np.log((total + 0.5) / (n * n_expected / n_users + 0.5))
+            own_features[2] = np.log(cosines + 1e-3)
+            own_features[3] = np.log((rates + 0.05) / (n + 1))
+            own_features[4] = np.sqrt(largest / max(size, 1))
+            own_features[5] = (n_sharing + 0.5) / (n + 1)
+            own_features[6] = np.log(squares / max(size, 1) + 1e-3)
+            own_features[7] = np.log1p(n)
+        if n_listed > len(n_shared):
+            n_shared[:] = inverse_roots[:] = has_left_out[:] = 0
+        else:
+            for item in own:  # the one that is left out among them
+                for user in item_users[item_start[item] : item_start[item + 1]]:
+                    n_shared[user] = inverse_roots[user] = has_left_out[user] = 0
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _add_up_own_click(users, n_shared, inverse_roots, inverse_activity):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    """Return Σ n_v, Σ n_v/activity, Σ inverse roots, Σ n_v²/activity, its largest term, and the number of n_v > 0.
+
+    Every user of the item shares it, and it is left out.
+    """
+    total = rates = roots = squares = largest = n_sharing = np.float32(0)
+    for user in users:
+        shared = max(n_shared[user] - np.float32(1), np.float32(0))  # that of the owner is 0
+        rate = shared * inverse_activity[user]
+        square = shared * rate
+        total += shared
+        rates += rate
+        roots += inverse_roots[user]
+        squares += square
+        largest = max(largest, square)
+        n_sharing += min(shared, np.float32(1))
+    return total, rates, roots, squares, largest, n_sharing
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _add_up(users, n_shared, inverse_roots, has_left_out, inverse_activity):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    """Return the sums of `_add_up_own_click` if another item is left out, and the number of users who have that."""
+    total = rates = roots = squares = largest = n_sharing = n_having = np.float32(0)
+    for user in users:
+        shared = n_shared[user] - has_left_out[user]
+        rate = shared * inverse_activity[user]
+        square = shared * rate
+        total += shared
+        rates += rate
+        roots += inverse_roots[user]
+        squares += square
+        largest = max(largest, square)
+        n_sharing += min(shared, np.float32(1))
+        n_having += has_left_out[user]
+    return (total, rates, roots, squares, largest, n_sharing), n_having
 
 
 @njit(cache=True, nogil=True)
-def _count_others(item_start, item_users, item, owner):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
-    """Return the number of listed users of an item other than the owner."""
-    n = item_start[item + 1] - item_start[item]
-    for user in item_users[item_start[item] : item_start[item + 1]]:
+def _is_listed(users, owner, max_listed):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    """Return whether the owner of a history is among the listed users of one of its items."""
+    if owner < 0 or len(users) < max_listed:
+        return owner >= 0
+    for user in users:  # noqa: SIM110 - numba has no any
         if user == owner:
-            return n - 1
-    return n
+            return True
+    return False
 
 
 @njit(cache=True, nogil=True)

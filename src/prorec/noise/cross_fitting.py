@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.array_rules import ArrayRule, Arrays
+from prorec._core.compilation import njit
 from prorec._core.errors import InputError, ProrecError
 from prorec._core.progress import Progress
 from prorec.interactions import Interactions
@@ -204,10 +205,17 @@ def assign_folds_by_key(
     array of int
         Fold of each interaction.
     """
-    users = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    positions = np.empty(len(users), dtype=np.int64)
-    positions[np.lexsort((keys, users))] = np.arange(len(users)) - indptr[users]
-    return np.asarray((positions + first_folds[users]) % n_folds, dtype=np.int16)
+    folds = np.empty(len(keys), dtype=np.int16)
+    _write_folds(indptr, n_folds, keys, first_folds, folds)
+    return folds
+
+
+@njit(cache=True, nogil=True)
+def _write_folds(indptr, n_folds, keys, first_folds, folds):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    for row in range(len(indptr) - 1):
+        own = folds[indptr[row] : indptr[row + 1]]
+        for position, click in enumerate(np.argsort(keys[indptr[row] : indptr[row + 1]], kind="mergesort")):
+            own[click] = (position + first_folds[row]) % n_folds
 
 
 def sample_negatives(

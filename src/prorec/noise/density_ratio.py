@@ -7,26 +7,28 @@ clicks and negatives answers f/(f + f₀), so its log-odds are log f/f₀.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.array_rules import ArrayRule
+from prorec._core.compilation import njit
 from prorec._core.parallel import N_CORES, map_in_order, single_blas_thread
 
-FeatureMatrix = NDArray[np.float64]
-"""Pairs × features."""
+FeatureMatrix = NDArray[np.floating[Any]]
+"""Pairs × features, in single or in double precision."""
 Vector = NDArray[np.float64]
 
 _N_KNOTS = 5
 _RIDGE = 1.0  # on standardized columns; it only matters with few pairs
 _MAX_STEPS = 30
+_LAST_STEP = 1e-4  # of a coefficient; Newton's method leaves about the square of it
 _MAX_CLICKS_PER_HALF = 25_000  # of an out-of-user ratio; with more, the ranks hardly change
-_CHUNK_ROWS = 8_192  # bounds the memory of the expanded features, and fits into a cache
-_MAX_STORED_ROWS = 32 * _CHUNK_ROWS  # expanded once for all steps; more are expanded again in each step
+_MAX_BASIS_PAIRS = 32_768
+_CHUNK_ROWS = 8_192  # bounds the memory of the expanded features
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,21 +66,46 @@ class DensityRatio:
         -------
         array
         """
-        log_ratio = np.empty(len(features))
-        with single_blas_thread():
-            for chunk in _chunks(len(features)):
-                log_ratio[chunk] = self.design_matrix(features[chunk]) @ self.coefficients
+        log_ratio, chunks = np.empty(len(features)), list(_chunks(len(features)))
+
+        def work(index: int) -> None:
+            self._write_log_ratio(features[chunks[index]], log_ratio[chunks[index]])
+
+        for _ in map_in_order(work, len(chunks), N_CORES):
+            pass
         return log_ratio
 
-    def design_matrix(self, features: FeatureMatrix) -> NDArray[np.float64]:
-        """Return a column of ones and the standardized expanded features."""
-        design = np.ones((len(features), len(self.center) + 1))
-        np.subtract(_expand(features, self.knots), self.center, out=design[:, 1:])
-        design[:, 1:] *= self.inverse_scale
-        return design
+    def _write_log_ratio(self, features: FeatureMatrix, log_ratio: Vector) -> None:
+        slopes = self.coefficients[1:] * self.inverse_scale
+        constant = self.coefficients[0] - slopes @ self.center
+        _add_up_features(features, self.knots, slopes.reshape(len(self.knots), -1), constant, log_ratio)
 
 
-def fit_density_ratio(features: FeatureMatrix, is_click: NDArray[np.bool_]) -> DensityRatio:
+def make_basis(features: FeatureMatrix) -> DensityRatio:
+    """Return the ratio 1, with knots at quantiles and standardized columns, from which a ratio can be fitted.
+
+    Parameters
+    ----------
+    features : array, pairs × features
+        Features of clicks and negatives. Of more than 32,768 pairs, evenly spaced ones count.
+
+    Returns
+    -------
+    DensityRatio
+    """
+    features = features[:: -(-len(features) // _MAX_BASIS_PAIRS)]
+    knots = np.quantile(features.astype(np.float64), np.linspace(0, 1, _N_KNOTS + 2)[1:-1], axis=0).T
+    above = np.maximum(features[:, :, None] - knots, 0)
+    columns = np.concatenate([features[:, :, None], above], axis=2).reshape(len(features), -1)
+    center, scale = columns.mean(axis=0), columns.std(axis=0)
+    varies = scale > 1e-9 * (1 + np.abs(center))
+    inverse_scale = np.where(varies, 1 / np.where(varies, scale, 1), 0)
+    return DensityRatio(np.ascontiguousarray(knots), center, inverse_scale, np.zeros(len(center) + 1))
+
+
+def fit_density_ratio(
+    features: FeatureMatrix, is_click: NDArray[np.bool_], start: DensityRatio | None = None
+) -> DensityRatio:
     """Fit the classifier by Newton's method, with a small ridge penalty.
 
     Parameters
@@ -88,6 +115,9 @@ def fit_density_ratio(features: FeatureMatrix, is_click: NDArray[np.bool_]) -> D
     is_click : array of bool
         Whether each pair is a click; the others are negatives. There must be at least one of each. Clicks and negatives
         have the same total weight, whatever their numbers.
+    start : DensityRatio, optional
+        Ratio whose knots are used and whose coefficients come first. It changes the time, and the result by rounding.
+        By default the result of `make_basis`.
 
     Returns
     -------
@@ -102,45 +132,39 @@ def fit_density_ratio(features: FeatureMatrix, is_click: NDArray[np.bool_]) -> D
     >>> fit_density_ratio(features, np.arange(40_000) < 20_000).log_ratio(np.array([[1.0]])).round(1)
     array([0.5])
     """
-    n_columns = features.shape[1] * (_N_KNOTS + 1)
-    knots = np.quantile(features, np.linspace(0, 1, _N_KNOTS + 2)[1:-1], axis=0).T
-    total, squares = np.zeros(n_columns), np.zeros(n_columns)
-    for chunk in _chunks(len(features)):
-        columns = _expand(features[chunk], knots)
-        total += columns.sum(axis=0)
-        squares += np.square(columns).sum(axis=0)
-    center = total / len(features)
-    scale = np.sqrt(np.maximum(squares / len(features) - np.square(center), 0))
-    varies = scale > 1e-9 * (1 + np.abs(center))
-    inverse_scale = np.where(varies, 1 / np.where(varies, scale, 1), 0)
-    coefficients = np.zeros(n_columns + 1)
-    standardized = DensityRatio(knots, center, inverse_scale, coefficients)
+    ratio = make_basis(features) if start is None else start
     click_share = is_click.mean()
     weights = np.where(is_click, 0.5 / click_share, 0.5 / (1 - click_share))
-    penalty = np.append(0, np.full(n_columns, _RIDGE))
+    n_columns = len(ratio.coefficients)
+    penalty = np.append(0, np.full(n_columns - 1, _RIDGE))
     chunks = list(_chunks(len(features)))
-    stored = [standardized.design_matrix(features[chunk]) for chunk in chunks if len(features) <= _MAX_STORED_ROWS]
 
-    def derive(coefficients: Vector, index: int) -> tuple[Vector, NDArray[np.float64]]:
+    def derive(ratio: DensityRatio, index: int) -> tuple[Vector, NDArray[np.float32]]:
         """Return the gradient of one chunk's log-likelihood, and minus its Hessian."""
         chunk = chunks[index]
-        design = stored[index] if stored else standardized.design_matrix(features[chunk])
-        probability = logistic(design @ coefficients)
-        scaled = design * np.sqrt(weights[chunk] * probability * (1 - probability))[:, None]
-        return design.T @ (weights[chunk] * (is_click[chunk] - probability)), scaled.T @ scaled
+        own = features[chunk]
+        log_odds = np.empty(len(own))
+        ratio._write_log_ratio(own, log_odds)
+        probability = logistic(log_odds)
+        residual = weights[chunk] * (is_click[chunk] - probability)
+        curvature = np.sqrt(weights[chunk] * probability * (1 - probability))
+        # Newton's method needs the gradient exactly, and the Hessian roughly.
+        scaled, gradient = np.empty((len(own), n_columns), dtype=np.float32), np.zeros(n_columns)
+        _derive_rows(own, ratio.knots, ratio.center, ratio.inverse_scale, residual, curvature, scaled, gradient)
+        return gradient, scaled.T @ scaled
 
     with single_blas_thread():
         for _ in range(_MAX_STEPS):
-            gradient, hessian = -penalty * coefficients, np.diag(penalty) + 1e-9 * np.eye(n_columns + 1)
-            for chunk_gradient, chunk_hessian in map_in_order(partial(derive, coefficients), len(chunks), N_CORES):
+            gradient, hessian = -penalty * ratio.coefficients, np.diag(penalty) + 1e-9 * np.eye(n_columns)
+            for chunk_gradient, chunk_hessian in map_in_order(partial(derive, ratio), len(chunks), N_CORES):
                 gradient += chunk_gradient
                 hessian += chunk_hessian
             step = np.linalg.solve(hessian, gradient)
             largest = np.abs(step).max()
-            coefficients = coefficients + step * min(1.0, 5.0 / max(largest, 1e-12))
-            if largest < 1e-6:
+            ratio = replace(ratio, coefficients=ratio.coefficients + step * min(1.0, 5.0 / max(largest, 1e-12)))
+            if largest < _LAST_STEP:
                 break
-    return DensityRatio(knots, center, inverse_scale, coefficients)
+    return ratio
 
 
 class OutOfUserRatio(NamedTuple):
@@ -151,17 +175,21 @@ class OutOfUserRatio(NamedTuple):
     """
 
     ratios: tuple[DensityRatio, DensityRatio]
-    """Fitted to the first and to the second half."""
+    """Fitted to the first and to the second half; with the same knots."""
     is_second: NDArray[np.bool_]
     """Whether each user is in the second half."""
 
     def log_ratio(self, features: FeatureMatrix, users: NDArray[np.integer]) -> NDArray[np.float64]:
         """Return log f/f₀ of each pair, by the ratio that was fitted to other users."""
-        second = self.is_second[users]
-        log_ratio = np.empty(len(features))
-        log_ratio[second] = self.ratios[0].log_ratio(features[second])
-        log_ratio[~second] = self.ratios[1].log_ratio(features[~second])
-        return log_ratio
+        # Both ratios of all pairs take less time and memory than copies of their halves.
+        of_second, of_first = (ratio.log_ratio(features) for ratio in self.ratios)
+        return np.where(self.is_second[users], of_second, of_first)
+
+    @property
+    def mean(self) -> DensityRatio:
+        """The ratio with the mean coefficients."""
+        first, second = self.ratios
+        return replace(first, coefficients=(first.coefficients + second.coefficients) / 2)
 
 
 def fit_out_of_user_ratio(
@@ -196,7 +224,8 @@ def fit_out_of_user_ratio(
     halves = [sampled & (is_second[users] == second) for second in (False, True)]
     if not all(is_click[half].any() and (~is_click[half]).any() for half in halves):
         halves = [np.ones(len(users), dtype=bool)] * 2
-    first, second = (fit_density_ratio(features[half], is_click[half]) for half in halves)
+    basis = make_basis(features)  # which knows no labels
+    first, second = (fit_density_ratio(features[half], is_click[half], basis) for half in halves)
     return OutOfUserRatio((first, second), is_second)
 
 
@@ -205,11 +234,40 @@ def logistic(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(0.5 * (1 + np.tanh(0.5 * log_odds)))
 
 
-def _expand(features: FeatureMatrix, knots: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each feature, followed by its distance above each of its knots (0 below it)."""
-    above = np.maximum(features[:, :, None] - knots, 0)
-    return np.concatenate([features[:, :, None], above], axis=2).reshape(len(features), -1)
-
-
 def _chunks(length: int) -> Iterator[slice]:
     return (slice(start, start + _CHUNK_ROWS) for start in range(0, length, _CHUNK_ROWS))
+
+
+@njit(cache=True, nogil=True)
+def _add_up_features(features, knots, slopes, constant, log_ratio):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    """Write the sum of the piecewise-linear functions of each row: a slope from the start, and more from each knot."""
+    for row in range(len(features)):
+        total = constant
+        for feature in range(features.shape[1]):
+            value = np.float64(features[row, feature])
+            total += slopes[feature, 0] * value
+            for knot in range(knots.shape[1]):
+                total += slopes[feature, knot + 1] * max(value - knots[feature, knot], 0.0)
+        log_ratio[row] = total
+
+
+@njit(cache=True, nogil=True)
+def _derive_rows(  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    features, knots, center, inverse_scale, residual, curvature, scaled, gradient
+):
+    """Write each standardized row times its curvature, and add it to the gradient times its residual."""
+    own = np.empty(len(center) + 1)
+    for row in range(len(features)):
+        own[0] = 1.0
+        column = 1
+        for feature in range(features.shape[1]):
+            value = np.float64(features[row, feature])
+            own[column] = value
+            for knot in range(knots.shape[1]):
+                own[column + knot + 1] = max(value - knots[feature, knot], 0.0)
+            column += knots.shape[1] + 1
+        for column in range(len(center)):
+            own[column + 1] = (own[column + 1] - center[column]) * inverse_scale[column]
+        for column in range(len(own)):
+            gradient[column] += residual[row] * own[column]
+            scaled[row, column] = curvature[row] * own[column]

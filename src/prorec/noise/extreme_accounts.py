@@ -74,7 +74,8 @@ def find_extreme_accounts(
 def _are_draws(interactions: Interactions, users: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return whether the items of each user are like a draw from the catalogue."""
     histories = list_histories(interactions, users)
-    shift = np.abs([_popularity_shift(interactions.popularity, own) for own in histories])
+    popularity = interactions.popularity
+    shift = np.abs([_popularity_shift(popularity, own) for own in histories])
     sampling_error = 1 / np.sqrt([len(own) for own in histories])
     is_draw = np.asarray(shift <= np.maximum(_MAX_POPULARITY_SHIFT, 2.5 * sampling_error))
     if is_draw.any():

@@ -17,8 +17,7 @@ from prorec._core.progress import Progress, check_progress
 from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.interactions.tables import FrameType, to_frame
-from prorec.models import WRMF, Model, wrap
-from prorec.models.factory import cap_rank
+from prorec.models import Model, wrap
 from prorec.models.model import as_interactions
 from prorec.models.wrap import resolve_model
 from prorec.noise.account_issues import find_issues
@@ -30,22 +29,21 @@ from prorec.noise.cross_fitting import (
     cross_fit,
     sample_pairs,
 )
-from prorec.noise.density_ratio import OutOfUserRatio, fit_out_of_user_ratio
+from prorec.noise.density_ratio import fit_out_of_user_ratio
+from prorec.noise.effort import DEFAULT_BASE_MODEL, choose_base_model, choose_folds
 from prorec.noise.flagging import flag_interactions
 from prorec.noise.identifiability import find_typical_history
 from prorec.noise.injection_checks import inject_into_pairs
-from prorec.noise.keeping import conformal_p_values, keep_interactions
-from prorec.noise.later_interactions import score_later, score_left_out
+from prorec.noise.keeping import compute_p_values, keep_interactions
+from prorec.noise.later_interactions import score_later
 from prorec.noise.leave_one_out import compute_leave_one_out_features
-from prorec.noise.marks import Marks, check_enough_unmarked, read_marks
+from prorec.noise.left_out import add_left_out, leave_out
+from prorec.noise.marks import check_enough_unmarked, read_marks
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
 from prorec.noise.plan_ranks import Transport
-from prorec.noise.posterior import ACCOUNT, MARKED, NoisePosterior, basis_names, fit_posterior, label_pairs
+from prorec.noise.posterior import ACCOUNT, MARKED, basis_names, fit_posterior, label_pairs
 from prorec.noise.training_weights import compute_training_weights
 from prorec.transport.blocks import DEFAULT_MEMORY, check_memory
-
-DEFAULT_BASE_MODEL = WRMF(rank=10, alpha=10.0, regularization=30.0)
-"""Base model of `NoiseFinder`. It is coarse, so that a single user has little influence on it."""
 
 
 @dataclass
@@ -82,6 +80,8 @@ class NoiseFinder(Estimator):
         Issues of accounts and items.
     interactions_ : Interactions
         Interactions that `fit` was called with.
+    n_folds_ : int
+        Number of folds.
     base_models_ : list of Model
         Base models, fitted to all interactions; `score` uses them.
 
@@ -99,8 +99,9 @@ class NoiseFinder(Estimator):
     """One base model or a list of them, of `prorec.models`, by name or any that `prorec.models.wrap` takes; by default
     one coarse WRMF."""
     _: KW_ONLY
-    folds: int = 10
-    """Number of folds. Fewer are faster and find slightly less noise."""
+    folds: int | None = None
+    """Number of folds; by default 10, or 5 for more than 300,000 interactions. Fewer are faster and find slightly less
+    noise."""
     cooccurrence: bool = True
     """Whether the classifier also learns from co-occurrence: how often an item occurs together with the user's other
     items, and how well these predict it by ridge regression, if there are at most 6,000 users or items. Without, it
@@ -160,15 +161,16 @@ class NoiseFinder(Estimator):
         marks = read_marks(interactions, trusted, suspect)
         log, self.issues_ = interactions, find_issues(interactions, seed=self.seed)
         is_left_out = marks.suspect | self.issues_.is_extreme[log.user_codes]
-        interactions = self._leave_out(log, is_left_out, marks)
+        interactions = leave_out(log, is_left_out, self.issues_.is_extreme, marks, self.folds or 2)
+        n_folds = self.n_folds_ = self._count_folds(len(interactions))
         rng = make_generator(self.seed)
-        folds = assign_folds(interactions.matrix, self.folds, rng)
+        folds = assign_folds(interactions.matrix, n_folds, rng)
         sample = sample_pairs(interactions, rng)
         is_counted = ~marks.trusted[~is_left_out][sample.clicks]
         if marks.trusted.any():
             doubtful = sample.training[is_counted[sample.training]]
             doubtful = doubtful[doubtful < len(interactions)]
-            check_enough_unmarked(interactions.activity[interactions.user_codes[doubtful]], self.folds)
+            check_enough_unmarked(interactions.activity[interactions.user_codes[doubtful]], n_folds)
         matrix = interactions.matrix
         scores = cross_fit(models, matrix, folds, sample, self.transport, self.memory, report, checkpoint)
         n = len(interactions)
@@ -181,15 +183,18 @@ class NoiseFinder(Estimator):
         out_of_user = fit_out_of_user_ratio(train_features.matrix, train_users, is_click, n_users, rng)
         history = find_typical_history(interactions)
         counted = training[is_counted[training]]
-        labeled = label_pairs(features.at(counted), users[counted], counted < n, out_of_user)
+        log_ratio = out_of_user.log_ratio(features.matrix, users)
+        labeled = label_pairs(features.at(counted), counted < n, log_ratio[counted])
         self.labeled_pairs_ = labeled
-        posterior = fit_posterior(train_features, is_click, labeled, history, is_counted[training])
+        posterior = fit_posterior(
+            train_features, is_click, labeled, history, is_counted[training], start=out_of_user.mean
+        )
         is_identified = posterior.noise_rate.is_identified
         if not is_identified:  # then probabilities are from popularity alone
             log_popularity = np.log1p(labeled.popularity)[:, None]
             labeled = labeled._replace(log_ratio=posterior.cold_density_ratio.log_ratio(log_popularity))
         self.injection_checks_ = inject_into_pairs(labeled, rng, is_identified=is_identified)
-        self.noise_p_value_ = self._compute_p_values(features, users, is_counted, n, out_of_user, posterior)
+        self.noise_p_value_ = compute_p_values(features, log_ratio, is_counted, n, posterior.noise_rate_line)
         report("Separating clicks from negatives", 1, 1)
         self.interactions_, self.reference_clicks_, self.posterior_ = log, clicks, posterior
         self.percentile_rank_, self.noise_rate_ = clicks.percentile_rank, posterior.noise_rate
@@ -201,7 +206,7 @@ class NoiseFinder(Estimator):
             self.base_models_.append(copy_unfitted(model).fit(interactions))
         report("Fitting the final base models", len(models), len(models))
         if is_left_out.any():
-            self._add_left_out(is_left_out)
+            add_left_out(self, is_left_out)
         for is_marked, value in ((marks.trusted, 0), (marks.suspect, 1)):
             self.noise_probability_[is_marked] = self.noise_p_value_[is_marked] = value
             self.basis_[is_marked] = MARKED
@@ -221,22 +226,6 @@ class NoiseFinder(Estimator):
             left_out = interactions.item_codes[sample.clicks]
             leave_one_out = compute_leave_one_out_features(matrix, matrix, pairs, left_out, rows, self.seed)
         return scores.to_features(user_ranks, activity_rank, leave_one_out)
-
-    def _compute_p_values(
-        self,
-        features: PairFeatures,
-        users: NDArray[np.int32],
-        is_counted: NDArray[np.bool_],
-        n_clicks: int,
-        out_of_user: OutOfUserRatio,
-        posterior: NoisePosterior,
-    ) -> NDArray[np.float32]:
-        """Return the p-value of each click for being noise; 1 if only popularity is known of it."""
-        log_ratio = out_of_user.log_ratio(features.matrix, users)
-        likeness = log_ratio - np.log(np.maximum(posterior.noise_rate_line.at(features.popularity), 1e-12))
-        negatives = n_clicks + np.flatnonzero((is_counted & ~features.is_cold)[n_clicks:])
-        p_values = conformal_p_values(likeness[:n_clicks], likeness[negatives], features.popularity[negatives])
-        return np.where(features.is_cold[:n_clicks], np.float32(1), p_values)
 
     @property
     def weights_(self) -> NDArray[np.float32]:
@@ -415,7 +404,8 @@ class NoiseFinder(Estimator):
 
     def check_settings(self) -> None:
         """Raise InputError unless the parameters are valid, whatever the interactions are."""
-        check_int("folds", self.folds, 2, 1000)
+        if self.folds is not None:
+            check_int("folds", self.folds, 2, 1000)
         check_int("seed", self.seed, 0)
         if not isinstance(self.cooccurrence, bool):
             raise InputError(f"cooccurrence must be True or False; got {safe_repr(self.cooccurrence)}")
@@ -428,6 +418,9 @@ class NoiseFinder(Estimator):
             if hasattr(type(model), "noise_table"):
                 raise InputError("base_models must be recommenders; got a denoiser. Pass the model inside it.")
             wrap(model)
+
+    def _count_folds(self, n_interactions: int) -> int:
+        return choose_folds(n_interactions) if self.folds is None else self.folds
 
     def _list_base_models(self) -> list[Any]:
         """Return the base models as a list, as they were passed; the default model if none were."""
@@ -443,49 +436,17 @@ class NoiseFinder(Estimator):
         n = len(interactions)
         if not n:
             raise InputError("there is no interaction; cross-fitting needs at least two")
-        if n < self.folds:
+        if n < self._count_folds(n):
             raise InputError(f"folds must be at most {n}, the number of interactions; got {self.folds}")
         if interactions.activity.max(initial=0) < 2:
             raise InputError("every user has one interaction only; cross-fitting needs users with two or more")
-        models = [resolve_model(model, interactions.matrix.shape) for model in self._list_base_models()]
+        shape = interactions.matrix.shape
+        models = [resolve_model(model, shape) for model in self._list_base_models()]
         if self.base_models is None:
-            models = [cap_rank(model, interactions.matrix.shape) for model in models]
+            models = [choose_base_model(n, shape)]
         for model in models:
             model.check_parameters(interactions.matrix.shape)
         return models
-
-    def _leave_out(self, log: Interactions, is_left_out: NDArray[np.bool_], marks: Marks) -> Interactions:
-        """Return the other interactions of a log, with the same users and items."""
-        if not is_left_out.any():
-            return log
-        kept = log.select(~is_left_out)
-        if len(kept) < self.folds or kept.activity.max(initial=0) < 2:
-            causes, remedies = [], []
-            if n_extreme := int(self.issues_.is_extreme.sum()):
-                causes.append(f"{n_extreme:,} of {log.n_users:,} accounts look like bots or tests")
-                remedies.append("prorec.noise.find_issues(log) lists the accounts.")
-            if n_suspect := int(marks.suspect.sum()):
-                causes.append(f"{n_suspect:,} of {len(log):,} interactions are marked as suspect")
-                remedies.append("Mark fewer interactions as suspect.")
-            raise InputError(
-                f"{' and '.join(causes)}, which leaves {len(kept):,} interactions, too few to cross-fit. "
-                f"{' '.join(remedies)}"
-            )
-        return kept
-
-    def _add_left_out(self, is_left_out: NDArray[np.bool_]) -> None:
-        """Score the interactions that were left out of the fit, and put them among the others."""
-        scores = score_left_out(self, is_left_out)
-
-        def merge(own: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
-            values = np.empty(len(is_left_out), dtype=others.dtype)
-            values[is_left_out], values[~is_left_out] = own, others
-            return values
-
-        self.noise_probability_ = merge(scores.noise_probability, self.noise_probability_)
-        self.percentile_rank_ = merge(scores.percentile_rank, self.percentile_rank_)
-        self.noise_p_value_ = merge(np.ones(len(scores.basis), dtype=np.float32), self.noise_p_value_)
-        self.basis_ = merge(scores.basis, self.basis_)
 
     def _summary(self) -> dict[str, str]:
         fitted = self.interactions_

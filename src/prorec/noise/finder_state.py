@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from prorec._core.array_rules import ArrayRule, check_arrays
+from prorec._core.checks import check_int
 from prorec._core.errors import DamagedFileError
 from prorec.interactions import Interactions
 from prorec.models.model import restore_model
@@ -48,6 +49,7 @@ def finder_state(finder: NoiseFinder) -> tuple[dict[str, Any], Arrays]:
     parameters = finder.get_params(deep=False) | {
         "base_models": [model.describe() for model in finder.base_models_],
         "default": finder.base_models is None,
+        "n_folds": finder.n_folds_,
     }
     arrays: Arrays = {
         "noise_probability": finder.noise_probability_,
@@ -89,6 +91,7 @@ def restore_finder(parameters: dict[str, Any], arrays: Arrays, interactions: Int
     """
     settings = dict(parameters)
     is_default, described = settings.pop("default"), settings.pop("base_models")
+    n_folds = check_int("n_folds", settings.pop("n_folds", settings.get("folds")), 2, 1000)
     if not isinstance(is_default, bool) or not isinstance(described, list) or not described:
         raise DamagedFileError("the saved noise finder is damaged: it must list its base models. Save it again")
     others, models = dict(arrays), []
@@ -120,7 +123,7 @@ def restore_finder(parameters: dict[str, Any], arrays: Arrays, interactions: Int
     finder.percentile_rank_ = arrays["percentile_rank"]
     fitted = drop_entries(interactions.matrix, ~is_fitted)
     finder.reference_clicks_ = ReferenceClicks(fitted, finder.percentile_rank_[is_fitted], arrays["popularity"])
-    finder.noise_p_value_ = arrays["noise_p_value"]
+    finder.noise_p_value_, finder.n_folds_ = arrays["noise_p_value"], n_folds
     finder.injection_checks_ = [
         InjectionCheck(kind, *map(float, row))
         for kind, row in zip(INJECTED_KINDS, arrays["injection_checks"], strict=True)

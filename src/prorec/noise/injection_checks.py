@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec._core.parallel import N_CORES, map_in_order
 from prorec.evaluation.detection import compute_calibration_error
 from prorec.noise.flagging import flag_interactions
 from prorec.noise.identifiability import compute_auc
@@ -103,11 +104,14 @@ def inject_into_pairs(
     mean_popularity = max(float(pairs.popularity[negatives].mean()), 1e-12)
     line, before = estimate_noise_rate(pairs, only_uniform=not is_identified)
     truth = np.append(_noise_probability(pairs, line).astype(np.float64), np.ones(n_injected))
-    checks = []
+    injections = []
     for kind in INJECTED_KINDS:
         relative = np.ones(len(pairs.is_click)) if kind == "uniform" else pairs.popularity / mean_popularity
         density = relative[negatives] + 1e-9
-        injected = rng.choice(negatives, n_injected, p=density / density.sum())
+        injections.append((kind, relative, rng.choice(negatives, n_injected, p=density / density.sum())))
+
+    def check(index: int) -> InjectionCheck:
+        kind, relative, injected = injections[index]
         positions = np.append(np.arange(len(relative)), injected)
         # The density ratio of the clicks with the injected ones among them.
         added = n_injected / n_clicks
@@ -120,18 +124,17 @@ def inject_into_pairs(
         fdr, wrong = 0.0, 0.0
         if is_identified:
             fdr, wrong = _measure_wrong_flags(probability * np.float32(after.low_ratio), truth)
-        checks.append(
-            InjectionCheck(
-                kind,
-                auroc=compute_auc(noise_score, np.arange(len(noise_score)) >= n_clicks),
-                injected=share,
-                rise=after.estimate - before.estimate * (1 - share),
-                calibration_error=compute_calibration_error(probability, truth),
-                fdr=fdr,
-                wrong_flags=wrong,
-            )
+        return InjectionCheck(
+            kind,
+            auroc=compute_auc(noise_score, np.arange(len(noise_score)) >= n_clicks),
+            injected=share,
+            rise=after.estimate - before.estimate * (1 - share),
+            calibration_error=compute_calibration_error(probability, truth),
+            fdr=fdr,
+            wrong_flags=wrong,
         )
-    return checks
+
+    return list(map_in_order(check, len(injections), N_CORES))
 
 
 def _noise_probability(pairs: LabeledPairs, line: NoiseRateLine) -> NDArray[np.float32]:

@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 
 from prorec._core.checks import check_float
 from prorec._core.errors import InputError
+from prorec.noise.noise_rate import NoiseRateLine
+from prorec.noise.pair_features import PairFeatures
 
 Vector = NDArray[np.float64]
 
@@ -58,6 +60,34 @@ def conformal_p_values(clicks: Vector, negatives: Vector, popularity: Vector) ->
         below = np.append(0, np.cumsum(weights[order]))
         p_values = np.maximum(p_values, (1 + below[-1] - below[n_below]) / (1 + below[-1]))
     return np.clip(p_values, 0, 1).astype(np.float32)
+
+
+def compute_p_values(
+    features: PairFeatures, log_ratio: Vector, is_counted: NDArray[np.bool_], n_clicks: int, line: NoiseRateLine
+) -> NDArray[np.float32]:
+    """Return the p-value of each click for being noise; 1 if only popularity is known of it.
+
+    Parameters
+    ----------
+    features : PairFeatures
+        Features of clicks, followed by negatives.
+    log_ratio : array
+        log f/f₀ of each pair, by a ratio that was fitted to other users.
+    is_counted : array of bool
+        Whether each pair counts; negatives that were sampled for trusted clicks do not.
+    n_clicks : int
+        Number of clicks.
+    line : NoiseRateLine
+        h for items of any popularity.
+
+    Returns
+    -------
+    array
+    """
+    likeness = log_ratio - np.log(np.maximum(line.at(features.popularity), 1e-12))
+    negatives = n_clicks + np.flatnonzero((is_counted & ~features.is_cold)[n_clicks:])
+    p_values = conformal_p_values(likeness[:n_clicks], likeness[negatives], features.popularity[negatives])
+    return np.where(features.is_cold[:n_clicks], np.float32(1), p_values)
 
 
 def keep_interactions(p_values: NDArray[np.float32], max_noise: float, noise_rate: float = 1.0) -> NDArray[np.bool_]:

@@ -14,6 +14,7 @@ from prorec._core.random import make_generator
 from prorec.interactions import Interactions
 from prorec.models import Model
 from prorec.noise.cross_fitting import assign_folds, drop_entries, has_no_weight
+from prorec.noise.density_ratio import FeatureMatrix
 from prorec.noise.extreme_accounts import EXTREME_SCORE
 from prorec.noise.leave_one_out import compute_leave_one_out_features
 from prorec.noise.pair_features import PairFeatures, PairScores, ReferenceClicks
@@ -182,7 +183,7 @@ def _score_new_users(finder: NoiseFinder, pairs: Pairs) -> LaterScores:
     pairs = Pairs(rows[order].astype(np.int32), pairs.items[order])
     shape = int(rows.max()) + 1, finder.interactions_.n_items
     matrix = csr_array((np.ones(len(order), dtype=np.float32), (pairs.users, pairs.items)), shape=shape)
-    folds = assign_folds(matrix, finder.folds, make_generator(finder.seed))
+    folds = assign_folds(matrix, finder.n_folds_, make_generator(finder.seed))
     scores = _allocate(finder, pairs)
     # A plan with the items' marginal has no row for new users, and a third-party model may not score them.
     can_fold_in = finder.transport == "relaxed-users" and all(model.supports_fold_in for model in finder.base_models_)
@@ -211,7 +212,7 @@ def _compute_leave_one_out(
     pairs: Pairs,
     left_out: NDArray[np.integer],
     owners: NDArray[np.integer],
-) -> NDArray[np.float64] | None:
+) -> FeatureMatrix | None:
     """Return leave-one-out features with the fitted interactions, or None if the finder has none."""
     if not finder.cooccurrence:
         return None
@@ -234,7 +235,7 @@ def _allocate(finder: NoiseFinder, pairs: Pairs) -> PairScores:
     scores = PairScores.allocate(len(finder.base_models_), len(pairs.users))
     fitted = finder.reference_clicks_.matrix
     popularity = np.bincount(fitted.indices, minlength=fitted.shape[1])
-    scores.popularity[:] = popularity[pairs.items] * (1 - 1 / finder.folds)
+    scores.popularity[:] = popularity[pairs.items] * (1 - 1 / finder.n_folds_)
     return scores
 
 

@@ -186,8 +186,9 @@ def _count_groups(pairs: LabeledPairs, mean_popularity: float) -> list[_Counts]:
         negatives = np.sort(pairs.log_ratio[own & is_negative])
         if not len(negatives):
             continue
-        q = np.searchsorted(negatives, pairs.log_ratio[own], "left") / len(negatives)
-        bins = np.searchsorted(_QUANTILES, q, "right") - 1
+        # q is the share of smaller negatives: it reaches a quantile above the negative that completes this share.
+        n_smaller = np.searchsorted(np.arange(len(negatives) + 1) / len(negatives), _QUANTILES[1:])
+        bins = np.searchsorted(negatives[n_smaller - 1], pairs.log_ratio[own], "left")
         counts: list[Vector] = [
             np.bincount(bins[chosen[own]], weights[own & chosen], len(_QUANTILES))[: len(_QUANTILES) - 1].astype(
                 np.float64

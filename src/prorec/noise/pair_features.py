@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec._core.compilation import njit
+from prorec._core.parallel import N_CORES, map_in_order
 from prorec.noise.density_ratio import FeatureMatrix
 from prorec.noise.plan_ranks import Pairs
 
@@ -19,6 +22,7 @@ N_OTHER_FEATURES = 4
 """Features besides the two of each base model: two ranks among the user's clicks, the activity rank, popularity."""
 ACTIVITY_RANK = -2
 """Column of the features that holds the rank of the user's activity among the item's users."""
+_GROUPS_PER_PIECE, _QUERIES_PER_PIECE = 512, 65_536
 
 
 class PairFeatures(NamedTuple):
@@ -84,17 +88,16 @@ class PairScores(NamedTuple):
             With columns for the leave-one-out features, the log-odds of the percentile ranks, the plan values, the
             given ranks and log(1 + popularity).
         """
-        ranks = self.percentile_ranks.astype(np.float64)
-        rank_log_odds = np.log(ranks) - np.log1p(-ranks)
-        columns = [
-            *(() if leave_one_out is None else leave_one_out.T),
-            *rank_log_odds,
-            *self.plan_values,
-            *user_ranks,
-            activity_rank,
-            np.log1p(self.popularity),
-        ]
-        return PairFeatures(np.column_stack(columns), self.popularity.astype(np.float64), self.is_cold)
+        n_leave_one_out = 0 if leave_one_out is None else leave_one_out.shape[1]
+        n_columns = n_leave_one_out + 2 * len(self.percentile_ranks) + N_OTHER_FEATURES
+        matrix = np.empty((len(activity_rank), n_columns), dtype=np.float32)
+        if leave_one_out is not None:
+            matrix[:, :n_leave_one_out] = leave_one_out
+        columns = (_log_odds(rank.astype(np.float64)) for rank in self.percentile_ranks)
+        others = chain(columns, self.plan_values, user_ranks, (activity_rank, np.log1p(self.popularity)))
+        for column, values in enumerate(others, n_leave_one_out):
+            matrix[:, column] = values
+        return PairFeatures(matrix, self.popularity.astype(np.float64), self.is_cold)
 
 
 class ReferenceClicks(NamedTuple):
@@ -193,16 +196,42 @@ def rank_within_groups(
     >>> rank_within_groups(values, np.array([0, 3]), np.zeros(3, dtype=np.int32), values, values).round(2)
     array([ 1.61,  0.  , -1.61])
     """
-    excluded = np.full(len(queries), np.nan) if excluded is None else excluded
-    # One integer key per value orders by group first, so that a single search serves all groups.
-    distinct, codes = np.unique(np.concatenate([values, queries]), return_inverse=True)
-    sizes = np.diff(indptr)
-    value_keys = np.sort(np.repeat(np.arange(len(sizes)), sizes) * len(distinct) + codes[: len(values)])
-    query_keys = groups.astype(np.int64) * len(distinct) + codes[len(values) :]
-    n_at_most = np.searchsorted(value_keys, query_keys, side="right")
-    n_above = indptr[1:][groups] - n_at_most - (excluded > queries)
-    n_equal = n_at_most - np.searchsorted(value_keys, query_keys, side="left") - (excluded == queries)
-    return smoothed_log_odds(n_above, n_equal, sizes[groups] - ~np.isnan(excluded))
+    excluded = np.full(len(queries), np.nan, dtype=values.dtype) if excluded is None else excluded
+    ranked = values.copy()
+    group_pieces = range(0, len(indptr) - 1, _GROUPS_PER_PIECE)
+    pieces = range(0, len(queries), _QUERIES_PER_PIECE)
+    log_odds = np.empty(len(queries))
+
+    def sort(index: int) -> None:
+        begin = group_pieces[index]
+        _sort_groups(ranked, indptr[begin : begin + _GROUPS_PER_PIECE + 1])
+
+    def rank(index: int) -> None:
+        part = slice(pieces[index], pieces[index] + _QUERIES_PER_PIECE)
+        _rank_queries(ranked, indptr, groups[part], queries[part], excluded[part], log_odds[part])
+
+    for work, n_pieces in ((sort, len(group_pieces)), (rank, len(pieces))):
+        for _ in map_in_order(work, n_pieces, N_CORES):
+            pass
+    return log_odds
+
+
+@njit(cache=True, nogil=True)
+def _sort_groups(values, indptr):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    for group in range(len(indptr) - 1):
+        values[indptr[group] : indptr[group + 1]].sort()
+
+
+@njit(cache=True, nogil=True)
+def _rank_queries(ranked, indptr, groups, queries, excluded, log_odds):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    for index in range(len(queries)):
+        own, query = ranked[indptr[groups[index]] : indptr[groups[index] + 1]], queries[index]
+        n_less, n_at_most = np.searchsorted(own, query), np.searchsorted(own, query, side="right")
+        n_above = len(own) - n_at_most - (excluded[index] > query)
+        n_equal = n_at_most - n_less - (excluded[index] == query)
+        n_others = len(own) - (not np.isnan(excluded[index]))
+        rank = n_above + 0.5 * n_equal + 0.5
+        log_odds[index] = np.log(rank / (n_others + 1 - rank))
 
 
 def smoothed_log_odds(
@@ -212,5 +241,8 @@ def smoothed_log_odds(
 
     The added halves keep the log-odds finite, and put a value with few others near the middle.
     """
-    rank = (n_above + 0.5 * n_equal + 0.5) / (n_others + 1)
+    return _log_odds((n_above + 0.5 * n_equal + 0.5) / (n_others + 1))
+
+
+def _log_odds(rank: Column) -> Column:
     return np.asarray(np.log(rank) - np.log1p(-rank))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from prorec._core.compilation import njit
+from prorec.noise.grouping import group_positions
 from prorec.transport import Marginals, relaxed, sinkhorn
 from prorec.transport.blocks import Blocks, make_blocks
 from prorec.transport.factors import Factors
@@ -110,8 +111,7 @@ def rank_in_blocks(blocks: Blocks, offset: Offset | None, observed: csr_array, p
     PlanRanks
         In the order of the pairs.
     """
-    order = np.argsort(pairs.users, kind="stable")
-    starts = np.append(0, np.cumsum(np.bincount(pairs.users, minlength=observed.shape[0])))
+    order, starts = group_positions(pairs.users, observed.shape[0])
     ranks = PlanRanks(np.empty(len(order), dtype=np.float32), np.empty(len(order), dtype=np.float32))
 
     def work(rows: Rows, buffer: NDArray[np.float32]) -> None:

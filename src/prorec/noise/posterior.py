@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from prorec._core.array_rules import ArrayRule
 from prorec._core.errors import DamagedFileError
-from prorec.noise.density_ratio import DensityRatio, OutOfUserRatio, fit_density_ratio, logistic
+from prorec.noise.density_ratio import DensityRatio, fit_density_ratio, logistic
 from prorec.noise.identifiability import restrict_to_identified
 from prorec.noise.noise_rate import LabeledPairs, NoiseRateEstimate, NoiseRateLine, Vector, estimate_noise_rate
 from prorec.noise.pair_features import PairFeatures
@@ -138,6 +138,7 @@ def fit_posterior(
     labeled: LabeledPairs,
     typical_history: float,
     is_counted: NDArray[np.bool_] | None = None,
+    start: DensityRatio | None = None,
 ) -> NoisePosterior:
     """Fit the density ratio, the noise rate and the calibration to clicks and negatives.
 
@@ -154,13 +155,15 @@ def fit_posterior(
     is_counted : array of bool, optional
         Whether the noise rate and the calibration count each pair; trusted clicks and their negatives do not. By
         default all do.
+    start : DensityRatio, optional
+        Ratio from which the fit of the density ratio starts; see `fit_density_ratio`.
 
     Returns
     -------
     NoisePosterior
     """
     is_warm = select_warm(features, is_click)
-    ratio = fit_density_ratio(features.matrix[is_warm], is_click[is_warm])
+    ratio = fit_density_ratio(features.matrix[is_warm], is_click[is_warm], start)
     cold_ratio = fit_density_ratio(features.matrix[:, -1:], is_click)
     if is_counted is not None:
         counted = np.flatnonzero(is_counted)
@@ -182,29 +185,24 @@ def select_warm(features: PairFeatures, is_click: NDArray[np.bool_]) -> NDArray[
     return np.ones_like(is_warm)
 
 
-def label_pairs(
-    features: PairFeatures, users: NDArray[np.integer], is_click: NDArray[np.bool_], out_of_user: OutOfUserRatio
-) -> LabeledPairs:
-    """Return the pairs of which more than popularity is known, with their out-of-user log ratios.
+def label_pairs(features: PairFeatures, is_click: NDArray[np.bool_], log_ratio: Vector) -> LabeledPairs:
+    """Return the pairs of which more than popularity is known.
 
     Parameters
     ----------
     features : PairFeatures
         Features of clicks and negatives.
-    users : array of int
-        Row of each pair's user.
     is_click : array of bool
         Whether each pair is a click; the others are negatives.
-    out_of_user : OutOfUserRatio
-        Density ratio of these pairs, fitted to other users.
+    log_ratio : array
+        log f/f₀ of each pair, by a ratio that was fitted to other users.
 
     Returns
     -------
     LabeledPairs
     """
     is_warm = select_warm(features, is_click)
-    log_ratio = out_of_user.log_ratio(features.matrix[is_warm], users[is_warm])
-    return LabeledPairs(log_ratio, features.popularity[is_warm], is_click[is_warm])
+    return LabeledPairs(log_ratio[is_warm], features.popularity[is_warm], is_click[is_warm])
 
 
 def count_expected_noise(line: NoiseRateLine, popularity: Vector, is_click: NDArray[np.bool_]) -> Vector:

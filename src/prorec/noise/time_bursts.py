@@ -13,8 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec._core.compilation import njit
+from prorec._core.parallel import N_CORES, map_in_order
 from prorec.interactions import Interactions
 from prorec.noise.click_times import click_times
+from prorec.noise.grouping import group_positions
 
 Scores = NDArray[np.float64]
 
@@ -24,6 +27,7 @@ _GROWTH = 1.3  # from one window size to the next
 _MAX_WIDTH = 0.02
 _MIN_USER_DEVIATIONS = 5.0
 _MIN_SPREAD = 0.1
+_GROUPS_PER_PIECE = 512
 
 
 class Scan(NamedTuple):
@@ -57,9 +61,9 @@ def score_bursts(interactions: Interactions) -> tuple[Scores, Scores]:
     users, items = np.zeros(interactions.n_users), np.zeros(interactions.n_items)
     if times is None or not len(times) or np.ptp(times) <= 0:
         return users, items
-    by_item = scan_times(times, interactions.item_codes, interactions.n_items)
+    groups = (interactions.item_codes, interactions.n_items), (interactions.user_codes, interactions.n_users)
+    by_item, by_user = map_in_order(lambda side: scan_times(times, *groups[side]), 2, N_CORES)
     items = _score_items(by_item.ratio, len(times))
-    by_user = scan_times(times, interactions.user_codes, interactions.n_users)
     users = np.maximum(
         _score_users(by_user.ratio, interactions.activity), _join_bursts(interactions, times, by_item, items)
     )
@@ -82,27 +86,41 @@ def scan_times(times: Scores, groups: NDArray[np.integer], n_groups: int) -> Sca
     -------
     Scan
     """
-    order = np.lexsort((times, groups))
-    sorted_times, group = times[order], groups[order]
-    all_times = np.sort(times)
-    before, until = (np.searchsorted(all_times, sorted_times, side) for side in ("left", "right"))
-    sizes = np.bincount(groups, minlength=n_groups)
+    by_time = np.argsort(times, kind="stable")
+    order, starts = group_positions(groups, n_groups, by_time)
+    all_times = times[by_time]
+    before, until = (np.searchsorted(all_times, times[order], side) for side in ("left", "right"))
     ratio, first, last = np.zeros(n_groups), np.zeros(n_groups, dtype=np.int64), np.zeros(n_groups, dtype=np.int64)
-    k = _MIN_CLICKS
-    while k <= sizes.max(initial=0):
-        start = np.flatnonzero(group[k - 1 :] == group[: len(group) - k + 1])
-        end = start + k - 1
-        in_clicks = (until[end] - before[start]) / len(times)
-        width = np.maximum(in_clicks, (sorted_times[end] - sorted_times[start]) / np.ptp(times))
-        expected = sizes[group[start]] * width
-        value = np.where((width <= _MAX_WIDTH) & (k > expected), k * np.log(k / expected) - (k - expected), 0.0)
-        rising = np.argsort(value, kind="stable")  # of several windows of a group, the last one written is the largest
-        best, position = np.zeros(n_groups), np.zeros(n_groups, dtype=np.int64)
-        best[group[start[rising]]], position[group[start[rising]]] = value[rising], start[rising]
-        better = best > ratio
-        ratio[better], first[better], last[better] = best[better], position[better], position[better] + k - 1
-        k = int(np.ceil(k * _GROWTH))
-    return Scan(ratio, sorted_times[first], sorted_times[last])
+    windows = times[order], before, until, starts, np.ptp(times)
+    pieces = range(0, n_groups, _GROUPS_PER_PIECE)
+
+    def work(index: int) -> None:
+        _scan_groups(*windows, pieces[index], min(pieces[index] + _GROUPS_PER_PIECE, n_groups), ratio, first, last)
+
+    for _ in map_in_order(work, len(pieces), N_CORES):
+        pass
+    return Scan(ratio, times[order][first], times[order][last])
+
+
+@njit(cache=True, nogil=True)
+def _scan_groups(times, before, until, starts, duration, begin, end, ratio, first, last):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
+    """Write the strongest burst of some groups; of equal ones the last of the smallest."""
+    for group in range(begin, end):
+        size = starts[group + 1] - starts[group]
+        k = _MIN_CLICKS
+        while k <= size:
+            best, position = 0.0, 0
+            for start in range(starts[group], starts[group + 1] - k + 1):
+                stop = start + k - 1
+                width = max((until[stop] - before[start]) / len(times), (times[stop] - times[start]) / duration)
+                expected = size * width
+                if width <= _MAX_WIDTH and k > expected:
+                    value = k * np.log(k / expected) - (k - expected)
+                    if value >= best:
+                        best, position = value, start
+            if best > ratio[group]:
+                ratio[group], first[group], last[group] = best, position, position + k - 1
+            k = int(np.ceil(k * _GROWTH))
 
 
 def _score_items(ratio: Scores, n_clicks: int) -> Scores:

@@ -126,7 +126,7 @@ def collect_findings(denoiser: ProRec, is_noise: Any = None) -> Findings:
         marginals=denoiser.marginals,
         threshold=str(denoiser.threshold),
         history=tuple(denoiser.history_),
-        settings=_list_settings(denoiser, None if finder is None else finder.folds),
+        settings=_list_settings(denoiser, None if finder is None else finder.n_folds_),
         n_items=interactions.n_items,
     )
 

@@ -227,6 +227,6 @@ def _fit_posterior(features: DataFrame, seed: int) -> dict[str, Any]:
     n_users, rng = int(positions.max()) + 1, make_generator(seed)
     out_of_user = fit_out_of_user_ratio(pair_features.matrix, positions, is_click, n_users, rng)
     history = float(np.median(rows["activity"].to_numpy()[order][is_click]))
-    labeled = label_pairs(pair_features, positions, is_click, out_of_user)
-    posterior = fit_posterior(pair_features, is_click, labeled, history)
+    labeled = label_pairs(pair_features, is_click, out_of_user.log_ratio(pair_features.matrix, positions))
+    posterior = fit_posterior(pair_features, is_click, labeled, history, start=out_of_user.mean)
     return {name: array.tolist() for name, array in posterior.to_arrays().items()}
