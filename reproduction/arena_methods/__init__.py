@@ -74,6 +74,7 @@ class Method:
 
 
 _DROPPING: Grid = {"drop_rate": (0.05, 0.1, 0.2, 0.3), "ramp": (0.1, 0.3, 0.6)}
+_ALIGNING: Grid = {"alignment": (0.03, 0.1, 0.3, 1.0), "uniformity": (0.02, 0.05, 0.2, 0.5)}
 METHODS: Mapping[str, Method] = {
     "erm": Method("erm"),
     "erm-stopped": Method("erm", stops_early=True),
@@ -86,15 +87,8 @@ METHODS: Mapping[str, Method] = {
         plain="erm-bce",
     ),
     "pld": Method("pld", {"pool": (2, 3, 5, 10), "temperature": (0.05, 0.1, 0.2, 0.5)}),
-    "bod": Method(
-        "bod",
-        {
-            "alignment": (0.1, 0.3, 1.0),
-            "uniformity": (0.05, 0.2, 0.5),
-            "generator_rate": (0.001, 0.01),
-            "generator_steps": (1, 5),
-        },
-    ),
+    "erm-au": Method("erm_au", _ALIGNING, plain="erm-au"),
+    "bod": Method("bod", {**_ALIGNING, "generator_rate": (0.001, 0.01), "generator_steps": (1, 5)}, plain="erm-au"),
     "prorec": Method("erm", weights=DENOISED),
     **{name: Method("erm", weights=name) for name in (*CONTROLS, REMOVED)},
 }

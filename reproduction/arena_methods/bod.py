@@ -68,18 +68,7 @@ def fit(clicks: Interactions, parameters: Parameters, settings: Settings, watch:
                 ):
                     parameter.grad = gradient
                 optimizer.step()
-        pairs = network.draws.draw(entries, network.generator)
-        user, clicked, drawn, is_taken = pairs
-        smoothed = network.smooth()
-        with torch.no_grad():
-            weights = weigh.pairs(smoothed, pairs)
-        loss = weighted_pairwise_loss(smoothed, pairs, weights)
-        loss = loss + parameters["alignment"] * weighted_alignment(smoothed, pairs, weights)
-        few = slice(0, _MAX_UNIFORMITY)
-        sides = (smoothed[0][user[few]], smoothed[1][clicked[few]], smoothed[1][drawn[few]])
-        loss = loss + parameters["uniformity"] * torch.stack([uniformity(side) for side in sides]).mean()
-        penalty = network.penalty(user, torch.stack([clicked, drawn], dim=1), is_taken)
-        return loss + penalty / len(entries)
+        return inner_loss(network, entries, weigh)
 
     users, items = network.train(find_loss, watch)
     weights = np.empty(len(clicks))
@@ -89,6 +78,24 @@ def fit(clicks: Interactions, parameters: Parameters, settings: Settings, watch:
             user, clicked, _ = network.draws.take(positions)
             weights[to_host(positions)] = to_host(weigh(smoothed[0][user], smoothed[1][clicked]))
     return Fitted(users, items, 1 - weights)
+
+
+def inner_loss(network: Network, entries: torch.Tensor, weigh: WeightGenerator | None) -> torch.Tensor:
+    """Return the loss that the network learns from; without a generator, all weights are 1."""
+    pairs = network.draws.draw(entries, network.generator)
+    user, clicked, drawn, is_taken = pairs
+    smoothed = network.smooth()
+    users, items = smoothed
+    with torch.no_grad():
+        weights = (torch.ones_like(is_taken),) * 2 if weigh is None else weigh.pairs(smoothed, pairs)
+    few = slice(0, _MAX_UNIFORMITY)
+    sides = (users[user[few]], items[clicked[few]], items[drawn[few]])
+    loss = weighted_pairwise_loss(smoothed, pairs, weights)
+    share: float = network.parameters["alignment"]
+    loss = loss + share * weighted_alignment(smoothed, pairs, weights)
+    share = network.parameters["uniformity"]
+    loss = loss + share * torch.stack([uniformity(side) for side in sides]).mean()
+    return loss + network.penalty(user, torch.stack([clicked, drawn], dim=1), is_taken) / len(entries)
 
 
 class WeightGenerator:

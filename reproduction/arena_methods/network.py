@@ -69,7 +69,7 @@ class Network:
     @property
     def progress(self) -> float:
         """Share of all steps that are done."""
-        return self._n_steps / self._steps_in_all
+        return float(self._n_steps / self._steps_in_all)
 
     def smooth(self) -> Sides:
         """Return the factors of users and items, as functions of those of layer 0."""
@@ -85,7 +85,8 @@ class Network:
         """Return λ/2 times the sum of the squared factors of layer 0: those of a user and its items, by weight."""
         users_0, items_0 = self.layer_0
         squares = (users_0[user] ** 2).sum(dim=1) + (items_0[items] ** 2).sum(dim=2).sum(dim=1)
-        return self.parameters["regularization"] / 2 * (weights * squares).sum()
+        factor: float = self.parameters["regularization"] / 2
+        return factor * (weights * squares).sum()
 
     def step(self, loss: torch.Tensor) -> None:
         """Take one step of Adam."""
@@ -218,4 +219,4 @@ def _score(
     user_codes: NDArray[np.integer],
     item_codes: NDArray[np.integer],
 ) -> NDArray[np.float64]:
-    return np.einsum("nr,nr->n", users[user_codes], items[item_codes]).astype(np.float64)
+    return np.asarray(np.einsum("nr,nr->n", users[user_codes], items[item_codes]), dtype=np.float64)
