@@ -47,27 +47,13 @@ def fit(clicks: Interactions, parameters: Parameters, settings: Settings, watch:
     network = Network(clicks, parameters, settings)
     weigh = WeightGenerator(settings.rank, settings.seed, network.device)
     optimizer = torch.optim.Adam(weigh.parameters, lr=parameters["generator_rate"])
-    trained_epochs = 0
+    n_taken = 0
 
     def find_loss(entries: torch.Tensor) -> torch.Tensor:
-        nonlocal trained_epochs
-        if network.epoch > trained_epochs:
-            trained_epochs = network.epoch
-            for _ in range(parameters["generator_steps"]):
-                chosen = torch.randint(
-                    network.n_clicks,
-                    (min(BATCH_SIZE, network.n_clicks),),
-                    generator=network.generator,
-                    device=network.device,
-                )
-                pairs = network.draws.draw(chosen, network.generator)
-                optimizer.zero_grad()
-                distance = match_gradients(network.layer_0, network.smooth, pairs, weigh)
-                for parameter, gradient in zip(
-                    weigh.parameters, torch.autograd.grad(distance, weigh.parameters), strict=True
-                ):
-                    parameter.grad = gradient
-                optimizer.step()
+        nonlocal n_taken
+        while n_taken < network.epoch * parameters["generator_steps"]:
+            _take_outer_step(network, weigh, optimizer)
+            n_taken += 1
         return inner_loss(network, entries, weigh)
 
     users, items = network.train(find_loss, watch)
@@ -78,6 +64,18 @@ def fit(clicks: Interactions, parameters: Parameters, settings: Settings, watch:
             user, clicked, _ = network.draws.take(positions)
             weights[to_host(positions)] = to_host(weigh(smoothed[0][user], smoothed[1][clicked]))
     return Fitted(users, items, 1 - weights)
+
+
+def _take_outer_step(network: Network, weigh: WeightGenerator, optimizer: torch.optim.Optimizer) -> None:
+    """Take one step of the generator, on a random batch."""
+    size = (min(BATCH_SIZE, network.n_clicks),)
+    entries = torch.randint(network.n_clicks, size, generator=network.generator, device=network.device)
+    pairs = network.draws.draw(entries, network.generator)
+    distance = match_gradients(network.layer_0, network.smooth, pairs, weigh)
+    gradients = torch.autograd.grad(distance, weigh.parameters)
+    for parameter, gradient in zip(weigh.parameters, gradients, strict=True):
+        parameter.grad = gradient
+    optimizer.step()
 
 
 def inner_loss(network: Network, entries: torch.Tensor, weigh: WeightGenerator | None) -> torch.Tensor:
