@@ -9,7 +9,10 @@ beside values of the method's own parameters. The best one trains on the whole n
 from __future__ import annotations
 
 import json
+import multiprocessing
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -31,10 +34,13 @@ from prorec.models import Model
 from prorec.models.wrap import wrap
 from reproduction.arena_methods import METHODS, Fitted, Method, Settings, shared_grid
 from reproduction.arena_tables import RANKING_METRICS, make_tables
+from reproduction.finder_promises import use_one_core
 from reproduction.output import create_folder
 from reproduction.recovery import CONTROLS, DENOISED, KINDS, PARTS, REMOVED, Part, Split, store_weights, weights_path
 
 Weights = NDArray[np.float32]
+Task = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function and its arguments."""
 
 _LENGTHS = (10, 20)
 _PATIENCE = 5
@@ -63,6 +69,7 @@ def main(
     seeds: Annotated[int, typer.Option(help="Number of splits.")] = 5,
     rank: Annotated[int, typer.Option(help="Number of factors.")] = 64,
     epochs: Annotated[int, typer.Option(help="Largest number of epochs.")] = 100,
+    processes: Annotated[int, typer.Option(help="Number of processes, which share the device.")] = 1,
     device: Annotated[str, typer.Option(help="Device of PyTorch.")] = "cpu",
     *,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results; finished ones are not run again.")],
@@ -82,17 +89,30 @@ def main(
     n_shared = len(list(product(*shared_grid(epochs).values())))
     check_int("trials", trials, 1, n_shared, "the number of combinations that all methods share")
     check_int("seeds", seeds, 1)
+    check_int("processes", processes, 1)
     create_folder(out)
     cells = [
         Cell(log, kind, seed, method)
         for log, kind, seed, method in product(names, kind_names, range(seeds), method_names)
         if not (kind == "none" and method == REMOVED)
     ]
-    records = [_load_or_run(cell, trials, settings, out) for cell in cells]
-    print(make_tables(records))
+    splits = dict.fromkeys(Split(*cell[:3]) for cell in cells if METHODS[cell.method].weights in (DENOISED, *CONTROLS))
+    finder_tasks: list[Task] = [(store_weights, (split, part, DENOISED, out)) for split, part in product(splits, PARTS)]
+    cell_tasks: list[Task] = [(load_or_run, (cell, trials, settings, out)) for cell in cells]
+    if processes == 1:
+        results = [function(*arguments) for function, arguments in (*finder_tasks, *cell_tasks)]
+    else:
+        # Processes with CUDA cannot be forked.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(processes, context, use_one_core, (context.Value("i", 0),)) as pool:
+            results = []
+            for stage in (finder_tasks, cell_tasks):
+                futures = [pool.submit(function, *arguments) for function, arguments in stage]
+                results += [future.result() for future in futures]
+    print(make_tables(results[len(finder_tasks) :]))
 
 
-def _load_or_run(cell: Cell, trials: int, settings: Settings, out: Path) -> dict[str, Any]:
+def load_or_run(cell: Cell, trials: int, settings: Settings, out: Path) -> dict[str, Any]:
     """Return the record of a cell; run the cell if the folder does not have it."""
     path = out / cell.file_name
     size = {"rank": settings.rank, "epochs": settings.epochs, "trials": trials}
@@ -122,7 +142,7 @@ def run_cell(cell: Cell, trials: int, settings: Settings, out: Path) -> dict[str
     settings : Settings
         What is the same for all methods.
     out : Path
-        Folder of the weights of the noise finder.
+        Folder with the weights of the noise finder, if the method needs them.
 
     Returns
     -------
@@ -236,7 +256,6 @@ def _weigh(method: Method, split: Split, name: str, part: Part, out: Path) -> In
         return part.clicks
     if method.weights == REMOVED:
         return part.clicks.with_weights(np.where(part.is_noise, np.float32(0), np.float32(1)))
-    store_weights(split, name, DENOISED, out)
     with np.load(weights_path(split, name, DENOISED, out), allow_pickle=False) as arrays:
         weights = np.asarray(arrays["weights"])
     return part.clicks.with_weights(CONTROLS.get(method.weights, _keep)(weights, part.clicks))

@@ -65,16 +65,12 @@ def test_finished_cells_are_not_run_again(
         arena.main("cinema", "none", "erm", **RUN | {"trials": 1}, out=folder)
 
 
-def test_weights_of_the_noise_finder_and_of_its_controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_of_the_noise_finder_and_of_its_controls(tmp_path: Path) -> None:
     split = recovery.Split("cinema", "uniform", 0)
     part = split.make_parts()[0]["outer"]
     found = np.random.default_rng(0).random(len(part.clicks), dtype=np.float32)
 
-    def store(split: recovery.Split, name: str, row: str, out: Path) -> None:
-        assert name == "outer"
-        np.savez(recovery.weights_path(split, name, row, out), weights=found)
-
-    monkeypatch.setattr(arena, "store_weights", store)
+    np.savez(recovery.weights_path(split, "outer", recovery.DENOISED, tmp_path), weights=found)
     scaled, denoised, removed, plain = (
         arena._weigh(METHODS[name], split, "outer", part, tmp_path).matrix.data
         for name in ("scaled", "prorec", "noise removed", "erm")
@@ -129,6 +125,24 @@ def test_given_factors_recommend_no_click() -> None:
     recommended = model.recommend(clicks.users, k=5).item_positions
     scores = np.where(clicks.matrix.toarray() > 0, -np.inf, users @ items.T)
     np.testing.assert_array_equal(recommended, np.argsort(-scores, axis=1)[:, :5])
+
+
+def test_the_noise_finder_runs_once_for_all_that_need_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = []
+
+    def store(split: recovery.Split, part: str, row: str, out: Path) -> None:
+        stored.append((split, part, row))
+
+    monkeypatch.setattr(arena, "store_weights", store)
+    monkeypatch.setattr(arena, "load_or_run", lambda cell, *_: make_record(cell.method, cell.seed, [0.1, 0.2]))
+    arena.main("cinema", "swap", "erm,prorec,scaled", **RUN, out=tmp_path)
+    split = recovery.Split("cinema", "swap", 0)
+    assert stored == [(split, part, recovery.DENOISED) for part in ("inner", "outer")]
+    stored.clear()
+    arena.main("cinema", "swap", "erm,noise removed", **RUN, out=tmp_path)
+    assert not stored
 
 
 @pytest.mark.parametrize(
