@@ -28,7 +28,7 @@ class Settings(NamedTuple):
 
     rank: int = 64
     """Number of factors."""
-    epochs: int = 100
+    epochs: int = 60
     """Largest number of passes over all clicks."""
     seed: int = 0
     """Seed of the factors, of the batches and of all draws."""
@@ -101,8 +101,8 @@ def shared_grid(epochs: int) -> Grid:
 
     Examples
     --------
-    >>> shared_grid(100)["epochs"]
-    (25, 50, 100)
+    >>> shared_grid(60)["epochs"]
+    (15, 30, 60)
     """
     return {
         "learning_rate": (0.001, 0.003, 0.01, 0.03),

@@ -19,6 +19,8 @@ denoising recommendation", KDD 2024.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch.nn.functional import softplus
 
@@ -63,8 +65,7 @@ def damp(losses: torch.Tensor) -> torch.Tensor:
 
 def find_lower_bound(mean: torch.Tensor, n_losses: int, n_kept: torch.Tensor, variance: float) -> torch.Tensor:
     """Return ℓ*, the lower bound of the mean of n_losses losses of a click that was learned from n_kept times."""
-    t = torch.tensor(float(n_losses))
-    width = variance * (t + variance * torch.log(2 * t) / t**2)
+    width = variance * (n_losses + variance * math.log(2 * n_losses) / n_losses**2)
     return (mean - width / (n_kept - variance)).clamp(min=0)
 
 
