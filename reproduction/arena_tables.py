@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from prorec.evaluation.significance import holm, paired_t
 from reproduction.arena_methods import METHODS
 from reproduction.protocol import half_interval
+from reproduction.recovery import CONTROLS
 
 RANKING_METRICS = ("ndcg@10", "recall@20")
-PLAIN = "erm"
+PLAIN, OURS = "erm", "prorec"
 _SIGNIFICANT = 0.05
 _DETECTION = {"auroc": "AUROC", "ap": "average precision"}
 
@@ -40,7 +41,8 @@ def make_tables(records: Sequence[Record]) -> str:
         groups.setdefault((record["log"], record["kind"]), {}).setdefault(record["method"], []).append(record)
     parts = []
     for (log, kind), group in groups.items():
-        parts += [f"### {log}, noise: {kind}", _make_ranking_table(group), describe_winners(group)]
+        parts += [f"### {log}, noise: {kind}", _make_ranking_table(group)]
+        parts += [describe_winners(group), describe_controls(group)]
         if any("auroc" in own[0] for own in group.values()):
             parts.append(_make_detection_table(group))
     return "\n\n".join(part for part in parts if part)
@@ -74,6 +76,21 @@ def describe_winners(group: Group) -> str:
         f"Significantly {side} than {PLAIN} (p < {_SIGNIFICANT:g}): {', '.join(names) if names else 'none'}."
         for side, names in sides.items()
     )
+
+
+def describe_controls(group: Group) -> str:
+    """Say by how much ProRec's weights are better than their controls, with p corrected for the number of controls."""
+    controls = [name for name in CONTROLS if name in group]
+    if OURS not in group or not controls:
+        return ""
+    bases = [_per_user(group[name]) for name in controls]
+    gains = [_per_user(group[OURS]) - base for base in bases]
+    corrected = holm([paired_t(gain) for gain in gains])
+    cells = [
+        f"{name} {_describe_gain((float(gain.mean() / base.mean()), p))}"
+        for name, gain, base, p in zip(controls, gains, bases, corrected, strict=True)
+    ]
+    return f"{OURS} against its controls: {', '.join(cells)}."
 
 
 def _make_ranking_table(group: Group) -> str:

@@ -15,7 +15,7 @@ from prorec.evaluation.significance import paired_t
 from reproduction import arena, recovery
 from reproduction.arena import Cell, Look, as_model, draw_trials, tune
 from reproduction.arena_methods import METHODS, Fitted, Method, Settings, shared_grid
-from reproduction.arena_tables import compare, describe_winners, make_tables
+from reproduction.arena_tables import compare, describe_controls, describe_winners, make_tables
 
 RUN: dict[str, Any] = {"trials": 2, "seeds": 1, "rank": 4, "epochs": 3}
 
@@ -90,6 +90,17 @@ def test_all_methods_draw_the_same_shared_parameters() -> None:
         assert len({tuple(each.values()) for each in common}) == 10, "drawn without repeats"
         assert all(trial[key] in values for trial in trials for key, values in METHODS[name].grid.items())
     assert draw_trials(shared, {}, 10, 4) != drawn["erm"]
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.weights is None])
+def test_each_method_takes_the_parameters_of_its_grid(name: str) -> None:
+    clicks = prorec.make_cinema(60, 50, seed=1).interactions
+    (parameters,) = draw_trials(shared_grid(7), METHODS[name].grid, 1, 0)
+    fitted = METHODS[name].fit(clicks, parameters, Settings(4, 7))
+    assert fitted.users.shape == (60, 4)
+    assert fitted.items.shape == (50, 4)
+    assert np.isfinite(fitted.noise_scores).all()
+    assert np.ptp(fitted.noise_scores) > 0
 
 
 def test_the_best_trial_on_the_validation_part_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +207,18 @@ def test_tables_by_hand() -> None:
     assert describe_winners(group) == (
         "Significantly better than erm (p < 0.05): erm-bce, t-ce. Significantly worse than erm (p < 0.05): none."
     )
+
+
+def test_controls_by_hand() -> None:
+    gains = np.array([0.1, 0.12, 0.08, 0.1])
+    plain = np.array([0.4, 0.5, 0.3, 0.4])
+    values = {"prorec": plain + gains, "scaled": plain, "shuffled": plain + 2 * gains}
+    group = {name: [make_record(name, 0, each.tolist())] for name, each in values.items()}
+    p = f"(p = {2 * paired_t(gains):.2g})"  # Holm's correction of two equal p
+    expected = f"prorec against its controls: scaled +25.0% {p}, shuffled -16.7% {p}."
+    assert describe_controls(group) == expected
+    assert expected in make_tables([record for own in group.values() for record in own])
+    assert describe_controls({"prorec": group["prorec"]}) == ""
 
 
 def test_one_split_has_no_interval_and_plain_training_may_be_missing() -> None:
