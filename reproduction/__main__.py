@@ -9,7 +9,16 @@ from rich.console import Console
 from rich.text import Text
 
 from prorec._core.errors import InputError, ProrecError
-from reproduction import accounts, finder_promises, gowalla, natural_noise, published_results, recovery, untuned_gain
+from reproduction import (
+    accounts,
+    arena,
+    finder_promises,
+    gowalla,
+    natural_noise,
+    published_results,
+    recovery,
+    untuned_gain,
+)
 from reproduction.benchmark_command import noise_benchmark
 from reproduction.paper_commands import add_paper_commands, yahoo_times
 
@@ -24,6 +33,7 @@ app.command("accounts")(accounts.main)
 app.command("noise-promises")(finder_promises.main)
 app.command("recovery")(recovery.main)
 app.command("natural-noise")(natural_noise.main)
+app.command("arena")(arena.main)
 
 
 def main() -> None:

@@ -190,7 +190,7 @@ PARTS = ("inner", "outer")
 
 def store_weights(split: Split, part: str, row: str, out: Path) -> None:
     """Find the weights of a part, which all models share, and write them into a file."""
-    path = _weights_path(split, part, row, out)
+    path = weights_path(split, part, row, out)
     if path.exists():
         return
     chosen = split.make_parts()[0][part]
@@ -202,7 +202,8 @@ def store_weights(split: Split, part: str, row: str, out: Path) -> None:
         np.savez_compressed(stream, weights=weights)
 
 
-def _weights_path(split: Split, part: str, row: str, out: Path) -> Path:
+def weights_path(split: Split, part: str, row: str, out: Path) -> Path:
+    """Return the file of the weights of one part."""
     return out / f"weights-{split.log}-{split.kind}-{split.seed}-{part}-{row}.npz"
 
 
@@ -249,7 +250,7 @@ def _row_weights(row: str, split: Split, name: str, part: Part, out: Path) -> We
         return np.ones(len(part.clicks), dtype=np.float32)
     if row == REMOVED:
         return np.where(part.is_noise, np.float32(0), np.float32(1))
-    with np.load(_weights_path(split, name, row if row == ORACLE else DENOISED, out), allow_pickle=False) as arrays:
+    with np.load(weights_path(split, name, row if row == ORACLE else DENOISED, out), allow_pickle=False) as arrays:
         weights = np.asarray(arrays["weights"])
     return CONTROLS[row](weights, part.clicks) if row in CONTROLS else weights
 
