@@ -23,6 +23,7 @@ from prorec.data.byte_check import ByteCheck, check_bytes
 from prorec.data.column_values import choose_by_values, parse_with_format, without_ambiguous
 from prorec.data.encoding import Encoding, as_file, detect_encoding, explain_encoding, open_as_utf8
 from prorec.data.formats import format_suffix, is_gzipped, open_decompressed
+from prorec.data.plain_text import read_plain
 from prorec.data.text_columns import empty_to_null, infer_integers, parse_floats
 from prorec.data.text_recognition import SEPARATORS, parse_rows, read_head
 from prorec.data.text_rows import Row, check_quotes, has_newlines_in_quotes, iterate_rows, write_rows
@@ -166,6 +167,8 @@ class TextFile:
         InputError
             If the file cannot be read as such a table.
         """
+        if (plain := self._read_plain(chosen, ids, time_format)) is not None:
+            return plain
         types = {"weight": pa.float32(), "rating": pa.float32(), **self._id_types(chosen, ids)}
         if time_format is not None:
             types["timestamp"] = pa.string()
@@ -304,6 +307,23 @@ class TextFile:
             # RecBole writes each column's type behind its name: user_id:token.
             return [name.partition(":")[0] for name in first]
         return [name.strip() for name in first]
+
+    def _read_plain(
+        self, chosen: Mapping[str, int], ids: str, time_format: str | None
+    ) -> dict[str, pa.ChunkedArray] | None:
+        """Read columns in one pass; None if the file is not as plain as that takes."""
+        if self.skipped or (time_format is not None and "timestamp" in chosen):
+            return None
+        n_lines, first = self._first_row
+        with open_as_utf8(self.path) as file:
+            return read_plain(
+                file,
+                chosen,
+                separator=self.separator,
+                n_columns=len(first),
+                n_header_lines=n_lines if self.header else 0,
+                ids=ids,
+            )
 
     def _id_types(self, chosen: Mapping[str, int], ids: str) -> dict[str, pa.DataType]:
         """Return the type to read user and item ids as, judged by the first lines."""

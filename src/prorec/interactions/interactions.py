@@ -313,15 +313,19 @@ class Interactions:
         """The column of each interaction, in the order of `matrix.data`."""
         return np.asarray(self.matrix.indices)
 
-    @property
+    @cached_property
     def activity(self) -> NDArray[np.int64]:
         """Number of interactions of each user."""
-        return np.asarray(np.diff(self.matrix.indptr), dtype=np.int64)
+        counts = np.diff(self.matrix.indptr).astype(np.int64)
+        counts.flags.writeable = False
+        return counts
 
-    @property
+    @cached_property
     def popularity(self) -> NDArray[np.int64]:
         """Number of interactions of each item."""
-        return np.bincount(self.item_codes, minlength=self.n_items).astype(np.int64)
+        counts = np.bincount(self.item_codes, minlength=self.n_items).astype(np.int64)
+        counts.flags.writeable = False
+        return counts
 
     def user_positions(self, ids: Any) -> NDArray[np.int64]:
         """Return the rows of some users.

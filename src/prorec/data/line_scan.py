@@ -1,0 +1,354 @@
+"""Compiled scan of lines of text: fields are found, ids numbered, and numbers parsed, in one pass over the bytes.
+
+Eight bytes are looked at together, as one word. Whatever is not plain ends the scan, and Arrow reads the file then.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prorec._core.compilation import njit
+
+Words = NDArray[np.uint64]
+
+BATCH = 2048
+"""Rows that are scanned together, so few that their fields stay in the cache."""
+DONE, TABLE_FULL, ODD = 0, 1, 2
+"""Reasons for which a scan ends: the block is done, a table of ids must grow, or a field is not plain."""
+USER, ITEM, WEIGHT, RATING, TIMESTAMP = range(5)
+"""Meaning of a column."""
+
+_LF, _QUOTE = np.uint8(ord("\n")), np.uint8(ord('"'))
+_ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_1, _7, _8, _29, _32, _56 = (np.uint64(bits) for bits in (1, 7, 8, 29, 32, 56))
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_FACTOR, _LAST_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+_MAX_DIGITS = 18
+"""Digits of an integer that surely fits 64 bits."""
+_MAX_MANTISSA, _MAX_DECIMALS = 1 << 24, 10
+"""A float32 holds integers and powers of ten up to these exactly, so that one division rounds as it should."""
+
+
+def as_words(block: NDArray[np.uint8]) -> Words:
+    """Return the eight bytes from each position of a block on, as one number for each position.
+
+    Parameters
+    ----------
+    block : ndarray of uint8
+        Bytes; the last seven start no word.
+
+    Returns
+    -------
+    ndarray of uint64
+        A view.
+    """
+    return np.ndarray(len(block) - 7, np.uint64, block.data, strides=(1,))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def scan_rows(
+    block: NDArray[np.uint8],
+    words: Words,
+    size: int,
+    separator: np.uint8,
+    role_of: NDArray[np.int64],
+    position: NDArray[np.int64],
+    users: tuple[Words, Words, NDArray[np.int64]],
+    items: tuple[Words, Words, NDArray[np.int64]],
+    user_codes: NDArray[np.int32],
+    item_codes: NDArray[np.int32],
+    weights: NDArray[np.float32],
+    ratings: NDArray[np.float32],
+    times: NDArray[np.int64],
+) -> int:
+    """Scan rows from a position on.
+
+    Parameters
+    ----------
+    block : ndarray of uint8
+        Whole lines, each ended by a line feed, with eight bytes more behind them.
+    words : ndarray of uint64
+        The block, as `as_words` gives it.
+    size : int
+        Number of bytes of the lines.
+    separator : uint8
+        The character between columns.
+    role_of : ndarray of int64
+        Meaning of each column, or -1.
+    position : ndarray of int64
+        First byte and first row to scan, and the number of quotes around the fields before them; moved on.
+    users, items : tuple of ndarray
+        Slots, texts and counts of a table of ids.
+    user_codes, item_codes : ndarray of int32
+        Filled with the number of each row's user and item.
+    weights, ratings, times : ndarray
+        Filled with the other values of each row; empty if there is no such column.
+
+    Returns
+    -------
+    int
+        `DONE`, `TABLE_FULL` or `ODD`.
+    """
+    starts = np.empty((5, BATCH), dtype=np.int64)
+    lengths = np.zeros((5, BATCH), dtype=np.int64)
+    hashes = np.empty((5, BATCH), dtype=np.uint64)
+    while position[0] < size:
+        n_rows, end, n_quotes = _split_rows(
+            block, words, position[0], size, separator, role_of, starts, lengths, hashes
+        )
+        if n_rows < 0:
+            return ODD
+        if not (_has_room(users, lengths[USER], n_rows) & _has_room(items, lengths[ITEM], n_rows)):
+            return TABLE_FULL
+        rows = slice(position[1], position[1] + n_rows)
+        _number_ids(words, starts[USER], lengths[USER], hashes[USER], users, user_codes[rows])
+        _number_ids(words, starts[ITEM], lengths[ITEM], hashes[ITEM], items, item_codes[rows])
+        if not (
+            _parse_floats(block, starts[WEIGHT], lengths[WEIGHT], weights[rows])
+            and _parse_floats(block, starts[RATING], lengths[RATING], ratings[rows])
+            and _parse_integers(block, starts[TIMESTAMP], lengths[TIMESTAMP], times[rows])
+        ):
+            return ODD
+        position += np.array([end - position[0], n_rows, n_quotes])
+    return DONE
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _split_rows(
+    block: NDArray[np.uint8],
+    words: Words,
+    at: int,
+    size: int,
+    separator: np.uint8,
+    role_of: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    hashes: Words,
+) -> tuple[int, int, int]:
+    """Find the fields of at most a batch of rows.
+
+    Return the number of rows, or -1 if one is odd, the position behind them, and the number of quotes around fields.
+    """
+    separators, quotes, line_feeds = np.uint64(separator) * _ONES, np.uint64(_QUOTE) * _ONES, np.uint64(_LF) * _ONES
+    n_columns, row, n_quotes = len(role_of), 0, 0
+    while row < BATCH and at < size:
+        if block[at] == _LF:  # a blank line is no row
+            at += 1
+            continue
+        for column in range(n_columns):
+            is_quoted = block[at] == _QUOTE
+            at += is_quoted
+            ends = quotes if is_quoted else separators
+            start, total = at, np.uint64(0)
+            while True:
+                word = words[at]
+                # The lowest byte of `found` that is not zero stands where the field or the line ends.
+                one, other = word ^ ends, word ^ line_feeds
+                found = (((one - _ONES) & ~one) | ((other - _ONES) & ~other)) & _HIGH_BITS
+                if found:
+                    break
+                total = (total ^ word) * _FACTOR
+                total ^= total >> _32
+                at += 8
+            below = ((found & (~found + _1)) >> _7) - _1
+            at += np.int64(((below & _ONES) * _ONES) >> _56)
+            end = at
+            if is_quoted:
+                if block[at] == _LF:
+                    return -1, 0, 0
+                n_quotes += 2
+                at += 1
+            if block[at] != (_LF if column == n_columns - 1 else separator):
+                return -1, 0, 0
+            role = role_of[column]
+            if role >= 0:
+                if end == start:
+                    return -1, 0, 0
+                total = (total ^ (word & below)) * _FACTOR
+                total ^= total >> _32
+                total *= _LAST_FACTOR
+                starts[role, row], lengths[role, row], hashes[role, row] = start, end - start, total ^ (total >> _32)
+            at += 1
+        row += 1
+    return row, at, n_quotes
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _has_room(table: tuple[Words, Words, NDArray[np.int64]], lengths: NDArray[np.int64], n_rows: int) -> bool:
+    """Return whether a table has room for some texts, even if all of them are new; note what that takes."""
+    slots, texts, counts = table
+    n_words = counts[1]
+    for row in range(n_rows):
+        n_words += 2 + (lengths[row] >> 3)
+    counts[2], counts[3] = counts[0] + n_rows, n_words
+    return 2 * counts[2] <= len(slots) and n_words <= len(texts)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _number_ids(
+    words: Words,
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    hashes: Words,
+    table: tuple[Words, Words, NDArray[np.int64]],
+    codes: NDArray[np.int32],
+) -> None:
+    """Look up the number of each text in a table; a new text gets the next number.
+
+    A slot has half of a hash and the place of an entry, which is a number with the other half, and the text padded by
+    one to eight zero bytes.
+    """
+    slots, texts, counts = table
+    mask = np.uint64(len(slots) - 1)
+    # Touching all slots and entries first lets the memory answer many requests together.
+    touched = np.uint64(0)
+    for row in range(len(codes)):
+        touched += slots[hashes[row] & mask]
+    for row in range(len(codes)):
+        touched += texts[np.int64(slots[hashes[row] & mask] & _LOW_HALF)]
+    counts[2] = np.int64(touched)
+    for row in range(len(codes)):
+        start, n_whole, hash_ = starts[row], lengths[row] >> 3, hashes[row]
+        last = words[start + 8 * n_whole] & ((_1 << (np.uint64(lengths[row] & 7) * _8)) - _1)
+        at = hash_ & mask
+        while True:
+            slot = slots[at]
+            if slot == 0:
+                entry = counts[1]
+                slots[at] = (hash_ >> _32 << _32) | np.uint64(entry)
+                texts[entry] = (np.uint64(counts[0]) << _32) | (hash_ & _LOW_HALF)
+                for each in range(n_whole):
+                    texts[entry + 1 + each] = words[start + 8 * each]
+                texts[entry + 1 + n_whole] = last
+                codes[row] = counts[0]
+                counts[0] += 1
+                counts[1] += n_whole + 2
+                break
+            if slot >> _32 == hash_ >> _32:
+                entry = np.int64(slot & _LOW_HALF)
+                is_same = True
+                for each in range(n_whole):
+                    is_same &= texts[entry + 1 + each] == words[start + 8 * each]
+                    if not is_same:
+                        break
+                if is_same and texts[entry + 1 + n_whole] == last:
+                    codes[row] = np.int64(texts[entry] >> _32)
+                    break
+            at = (at + _1) & mask
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill_slots(slots: Words, texts: Words, n_words: int) -> None:
+    """Fill empty slots with the entries of a table.
+
+    Parameters
+    ----------
+    slots : ndarray of uint64
+        Zeros; their number is a power of two.
+    texts : ndarray of uint64
+        Entries; the first word is not used.
+    n_words : int
+        Number of words up to the end of the entries.
+    """
+    mask = np.uint64(len(slots) - 1)
+    entry = 1
+    while entry < n_words:
+        word, end = np.uint64(0), entry + 1
+        total = np.uint64(0)
+        while True:
+            word = texts[end]
+            total = (total ^ word) * _FACTOR
+            total ^= total >> _32
+            end += 1
+            if word >> _56 == 0:  # the padding
+                break
+        total *= _LAST_FACTOR
+        total ^= total >> _32
+        at = total & mask
+        while slots[at] != 0:
+            at = (at + _1) & mask
+        slots[at] = (total >> _32 << _32) | np.uint64(entry)
+        entry = end
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def copy_texts(texts: Words, n_words: int, offsets: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+    """Copy the texts of a table, one behind the other.
+
+    Parameters
+    ----------
+    texts : ndarray of uint64
+        Entries.
+    n_words : int
+        Number of words up to their end.
+    offsets : ndarray of int64
+        Filled with the beginning of each text, and the end of the last.
+    out : ndarray of uint8
+        Filled with the texts.
+    """
+    entry, number, size = 1, 0, 0
+    while entry < n_words:
+        offsets[number] = size
+        number += 1
+        entry += 1
+        while True:
+            word = texts[entry]
+            entry += 1
+            is_last = word >> _56 == 0
+            while word:
+                out[size] = np.uint8(word & np.uint64(255))
+                word >>= _8
+                size += 1
+            if is_last:
+                break
+    offsets[number] = size
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _parse_integers(
+    block: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], out: NDArray[np.int64]
+) -> bool:
+    """Parse plain integers of at most 18 digits; return whether all of them are."""
+    is_plain = True
+    for row in range(len(out)):
+        start, end = starts[row], starts[row] + lengths[row]
+        is_negative = block[start] == ord("-")
+        start += is_negative
+        is_plain &= (end > start) & (end - start <= _MAX_DIGITS)
+        value = 0
+        for at in range(start, end):
+            digit = np.int64(block[at]) - 48
+            is_plain &= (digit >= 0) & (digit <= 9)
+            value = 10 * value + digit
+        out[row] = -value if is_negative else value
+    return is_plain
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _parse_floats(
+    block: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], out: NDArray[np.float32]
+) -> bool:
+    """Parse plain decimal numbers such as 4.5 that one division rounds correctly; return whether all of them are."""
+    power_of = np.array([10**power for power in range(_MAX_DECIMALS + 1)], dtype=np.float32)
+    for row in range(len(out)):
+        start, end = starts[row], starts[row] + lengths[row]
+        is_negative = block[start] == ord("-")
+        start += is_negative
+        mantissa, n_decimals, point = 0, 0, -1
+        if end - start > 12 or end == start:
+            return False
+        for at in range(start, end):
+            digit = np.int64(block[at]) - 48
+            if (digit >= 0) & (digit <= 9):
+                mantissa = 10 * mantissa + digit
+            elif block[at] == ord(".") and point < 0 and start < at < end - 1:
+                point = at
+            else:
+                return False
+        n_decimals = end - 1 - point if point >= 0 else 0
+        if mantissa > _MAX_MANTISSA or n_decimals > _MAX_DECIMALS:
+            return False
+        value = np.float32(mantissa) / power_of[n_decimals]
+        out[row] = -value if is_negative else value
+    return True
