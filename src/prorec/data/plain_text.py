@@ -7,7 +7,7 @@ and times are plain decimal numbers. Arrow reads all other files, with the same 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,7 +44,6 @@ def read_plain(
     n_columns: int,
     n_header_lines: int,
     ids: str,
-    progress: Callable[[int], object] = lambda size: None,
 ) -> dict[str, pa.ChunkedArray] | None:
     """Read columns of a text file in one pass.
 
@@ -62,8 +61,6 @@ def read_plain(
         Number of lines before the rows.
     ids : {"auto", "text"}
         Whether to convert ids to integers where all of them are plain integers.
-    progress : callable, optional
-        Gets the number of bytes of each block that is done.
 
     Returns
     -------
@@ -84,10 +81,7 @@ def read_plain(
                 waiting.append(pool.submit(scanner.scan, block, size))
                 if len(waiting) > N_CORES:
                     parts.append(waiting.popleft().result())
-                    progress(parts[-1].n_bytes)
-            while waiting:
-                parts.append(waiting.popleft().result())
-                progress(parts[-1].n_bytes)
+            parts += [future.result() for future in waiting]
             return _join(scanner, parts, chosen, ids, pool) if sum(part.n_rows for part in parts) else None
     except (_NotPlainError, pa.ArrowInvalid):
         return None
@@ -135,7 +129,6 @@ class _Part:
 
     worker: int
     """Index of the tables by which its ids are numbered."""
-    n_bytes: int
     n_rows: int
     codes: dict[str, NDArray[np.int32]]
     values: dict[str, NDArray[np.float32] | NDArray[np.int64]]
@@ -153,7 +146,6 @@ class _Scanner:
 
     def scan(self, block: bytearray, size: int) -> _Part:
         """Scan a block of whole lines."""
-        n_bytes = size
         if block.find(b"\r", 0, size) >= 0:
             if block.count(b"\r", 0, size) != block.count(b"\r\n", 0, size):
                 raise _NotPlainError
@@ -201,7 +193,6 @@ class _Scanner:
         n_rows = int(at[1])
         return _Part(
             worker,
-            n_bytes,
             n_rows,
             {role: each[:n_rows] for role, each in codes.items()},
             {role: each[:n_rows] for role, each in values.items() if len(each)},
@@ -249,7 +240,8 @@ def _join(
     columns = {}
     for role in chosen:
         if role not in ("user", "item"):
-            columns[role] = pa.chunked_array([pa.array(part.values.pop(role)) for part in parts])
+            values = np.concatenate([part.values.pop(role) for part in parts])
+            columns[role] = pa.chunked_array([pa.array(values)])
             continue
         distinct, new_codes = _unify([tables.pop(role) for tables in scanner.tables], ids)
         codes = np.empty(first_rows[-1], dtype=np.int32)

@@ -6,9 +6,9 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ import pyarrow.csv as pacsv
 
 from prorec._core.checks import safe_repr, shorten
 from prorec._core.errors import DataWarning, InputError, RowError
+from prorec._core.progress import Progress
 from prorec.data.bad_rows import find_bad_rows
 from prorec.data.byte_check import ByteCheck, check_bytes
 from prorec.data.column_values import choose_by_values, parse_with_format, without_ambiguous
@@ -50,6 +51,8 @@ class TextFile:
     """Whether the first line has the names of the columns."""
     skipped: frozenset[int] = frozenset()
     """Positions of rows that are left out, as if they were not in the file."""
+    progress: Progress | None = field(default=None, repr=False, compare=False)
+    """Function that gets the number of bytes that are read."""
 
     @property
     def unit(self) -> Literal["line"]:
@@ -315,7 +318,7 @@ class TextFile:
         if self.skipped or (time_format is not None and "timestamp" in chosen):
             return None
         n_lines, first = self._first_row
-        with open_as_utf8(self.path) as file:
+        with open_as_utf8(self.path, self._watch("Reading the log")) as file:
             return read_plain(
                 file,
                 chosen,
@@ -369,8 +372,11 @@ class TextFile:
             n_lines = self._first_row[0] if self.header else 0
             yield pa.PythonFile(as_file(write_rows(self.rows(), self.separator, n_lines)), mode="r")
         elif is_gzipped(self.path) or self.encoding == "utf-16":
-            with open_as_utf8(self.path) as recoded:
+            with open_as_utf8(self.path, self._watch("Reading the log")) as recoded:
                 yield pa.PythonFile(recoded, mode="r")
+        elif self.progress is not None:
+            with open_decompressed(self.path, self._watch("Reading the log")) as watched:
+                yield pa.PythonFile(watched, mode="r")
         else:
             with pa.OSFile(str(self.path)) as plain:
                 yield plain
@@ -414,6 +420,19 @@ class TextFile:
         """Return whether a field of some rows spans lines."""
         return has_newlines_in_quotes(rows, self.separator, len(self._first_row[1]), self.path)
 
+    def _watch(self, task: str) -> Callable[[int], None] | None:
+        """Return a function that adds up the bytes that are read, and passes them on as progress."""
+        if self.progress is None:
+            return None
+        progress, total, done = self.progress, self.path.stat().st_size, 0
+
+        def on_read(size: int) -> None:
+            nonlocal done
+            done = min(done + size, total)
+            progress(task, done, total)
+
+        return on_read
+
     def _explain(self, error: pa.ArrowInvalid, positions: Mapping[str, int]) -> InputError:
         """Return an error that names the first row that Arrow's error may be about."""
         if "invalid UTF8" in str(error):
@@ -429,7 +448,7 @@ class TextFile:
         return InputError(f"not a text file with columns between {self.separator!r}: {shorten(str(error))}")
 
     def _iterate_rows(self) -> Generator[Row]:
-        with open_as_utf8(self.path) as source:
+        with open_as_utf8(self.path, self._watch("Looking for rows that cannot be used")) as source:
             yield from iterate_rows(source, self.separator, self.header)
 
 

@@ -263,7 +263,7 @@ def _encode_integers(chunks: list[NDArray[np.int64]]) -> tuple[Ids, Codes]:
 
 
 def _encode_text(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
-    if pa.types.is_dictionary(column.type):
+    if pa.types.is_dictionary(column.type) and column.num_chunks > 1:
         try:
             column = column.unify_dictionaries()
         except pa.ArrowInvalid:  # the index type of one chunk is too small for the categories of all
