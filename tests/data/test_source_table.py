@@ -253,7 +253,7 @@ def test_a_column_of_other_weights_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
 def test_reading_shows_how_far_it_is(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"log{ending}"
-    write_interactions(make_cinema(50, 30, seed=0).interactions, path)
+    write_interactions(make_cinema(n_clicks=5_000).interactions, path)
     calls: list[tuple[str, int, int]] = []
     read_source_table(path, progress=lambda *call: calls.append(call))
     assert [*dict.fromkeys(task for task, _, _ in calls)] == ["Reading the log", "Numbering users and items"]

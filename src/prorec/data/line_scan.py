@@ -14,18 +14,19 @@ Words = NDArray[np.uint64]
 
 BATCH = 2048
 """Rows that are scanned together, so few that their fields stay in the cache."""
+_GROUP = 128
+"""Rows whose ids are looked up together."""
 DONE, TABLE_FULL, ODD = 0, 1, 2
 """Reasons for which a scan ends: the block is done, a table of ids must grow, or a field is not plain."""
 USER, ITEM, WEIGHT, RATING, TIMESTAMP = range(5)
 """Meaning of a column."""
 
-_LF, _QUOTE = np.uint8(ord("\n")), np.uint8(ord('"'))
+_LF, _CR, _QUOTE = (np.uint8(code) for code in b'\n\r"')
 _ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _1, _7, _8, _29, _32, _56 = (np.uint64(bits) for bits in (1, 7, 8, 29, 32, 56))
+_ZEROS, _ABOVE_NINE, _MINUS = np.uint64(0x3030303030303030), np.uint64(0x4646464646464646), np.uint64(ord("-"))
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _FACTOR, _LAST_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
-_MAX_DIGITS = 18
-"""Digits of an integer that surely fits 64 bits."""
 _MAX_MANTISSA, _MAX_DECIMALS = 1 << 24, 10
 """A float32 holds integers and powers of ten up to these exactly, so that one division rounds as it should."""
 
@@ -44,6 +45,31 @@ def as_words(block: NDArray[np.uint8]) -> Words:
         A view.
     """
     return np.ndarray(len(block) - 7, np.uint64, block.data, strides=(1,))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_marks(block: NDArray[np.uint8], size: int) -> tuple[int, int, int, int]:
+    """Count line feeds, quotation marks, carriage returns and NULs.
+
+    Parameters
+    ----------
+    block : ndarray of uint8
+        Bytes.
+    size : int
+        Number of bytes to look at.
+
+    Returns
+    -------
+    tuple of int
+    """
+    n_lines, n_quotes, n_returns, n_nuls = 0, 0, 0, 0
+    for at in range(size):
+        byte = block[at]
+        n_lines += byte == _LF
+        n_quotes += byte == _QUOTE
+        n_returns += byte == _CR
+        n_nuls += byte == 0
+    return n_lines, n_quotes, n_returns, n_nuls
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -107,7 +133,7 @@ def scan_rows(
         if not (
             _parse_floats(block, starts[WEIGHT], lengths[WEIGHT], weights[rows])
             and _parse_floats(block, starts[RATING], lengths[RATING], ratings[rows])
-            and _parse_integers(block, starts[TIMESTAMP], lengths[TIMESTAMP], times[rows])
+            and _parse_integers(words, starts[TIMESTAMP], lengths[TIMESTAMP], times[rows])
         ):
             return ODD
         position += np.array([end - position[0], n_rows, n_quotes])
@@ -201,14 +227,15 @@ def _number_ids(
     """
     slots, texts, counts = table
     mask = np.uint64(len(slots) - 1)
-    # Touching all slots and entries first lets the memory answer many requests together.
-    touched = np.uint64(0)
     for row in range(len(codes)):
-        touched += slots[hashes[row] & mask]
-    for row in range(len(codes)):
-        touched += texts[np.int64(slots[hashes[row] & mask] & _LOW_HALF)]
-    counts[2] = np.int64(touched)
-    for row in range(len(codes)):
+        if row % _GROUP == 0:
+            # Touching the slots and entries of several rows first lets the memory answer many requests together.
+            touched = np.uint64(0)
+            for each in range(row, min(row + _GROUP, len(codes))):
+                touched += slots[hashes[each] & mask]
+            for each in range(row, min(row + _GROUP, len(codes))):
+                touched += texts[np.int64(slots[hashes[each] & mask] & _LOW_HALF)]
+            counts[2] = np.int64(touched)
         start, n_whole, hash_ = starts[row], lengths[row] >> 3, hashes[row]
         last = words[start + 8 * n_whole] & ((_1 << (np.uint64(lengths[row] & 7) * _8)) - _1)
         at = hash_ & mask
@@ -307,22 +334,40 @@ def copy_texts(texts: Words, n_words: int, offsets: NDArray[np.int64], out: NDAr
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _parse_integers(
-    block: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], out: NDArray[np.int64]
+    words: Words, starts: NDArray[np.int64], lengths: NDArray[np.int64], out: NDArray[np.int64]
 ) -> bool:
-    """Parse plain integers of at most 18 digits; return whether all of them are."""
+    """Parse plain integers of at most 16 digits; return whether all of them are."""
     is_plain = True
     for row in range(len(out)):
-        start, end = starts[row], starts[row] + lengths[row]
-        is_negative = block[start] == ord("-")
-        start += is_negative
-        is_plain &= (end > start) & (end - start <= _MAX_DIGITS)
-        value = 0
-        for at in range(start, end):
-            digit = np.int64(block[at]) - 48
-            is_plain &= (digit >= 0) & (digit <= 9)
-            value = 10 * value + digit
+        start, n_digits = starts[row], lengths[row]
+        is_negative = (words[start] & np.uint64(255)) == _MINUS
+        if is_negative:
+            start, n_digits = start + 1, n_digits - 1
+        if not 0 < n_digits <= 16:
+            return False
+        n_last = min(n_digits, 8)
+        value, is_number = _parse_digits(words[start + n_digits - n_last], n_last)
+        is_plain &= is_number
+        if n_digits > 8:
+            first, is_number = _parse_digits(words[start], n_digits - 8)
+            value += 100_000_000 * first
+            is_plain &= is_number
         out[row] = -value if is_negative else value
     return is_plain
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _parse_digits(word: np.uint64, n_digits: int) -> tuple[int, bool]:
+    """Return the number of one to eight digits at the beginning of a word, and whether they are digits."""
+    n_bits = np.uint64(8 * (n_digits - 1))
+    digits = (word << (_56 - n_bits)) | (_ZEROS >> n_bits >> _8)  # zeros are put before them
+    is_number = ((digits + _ABOVE_NINE) | (digits - _ZEROS)) & _HIGH_BITS == 0
+    digits -= _ZEROS
+    # Neighbours become numbers of two digits, then of four, then of eight.
+    digits = (digits * np.uint64(10) + (digits >> _8)) & np.uint64(0x00FF00FF00FF00FF)
+    digits = (digits * np.uint64(100) + (digits >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+    digits = (digits * np.uint64(10_000) + (digits >> _32)) & _LOW_HALF
+    return np.int64(digits), is_number
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

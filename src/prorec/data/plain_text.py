@@ -7,12 +7,13 @@ and times are plain decimal numbers. Arrow reads all other files, with the same 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from queue import SimpleQueue
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from prorec._core.parallel import N_CORES
-from prorec.data.line_scan import DONE, TABLE_FULL, as_words, copy_texts, fill_slots, scan_rows
+from prorec.data.line_scan import DONE, TABLE_FULL, as_words, copy_texts, count_marks, fill_slots, scan_rows
 from prorec.data.text_columns import infer_integers
 from prorec.interactions.column_names import ROLES
 
@@ -28,6 +29,7 @@ _BLOCK = 1 << 22
 _MARGIN = 16
 """Bytes behind the lines of a block; they are read, but mean nothing."""
 _MAX_LINE = 1 << 26
+_TYPES: dict[str, type[np.generic]] = {"user": np.int32, "item": np.int32, "timestamp": np.int64}
 _BOM = b"\xef\xbb\xbf"
 _MAX_WORDS = 1 << 32
 
@@ -44,6 +46,7 @@ def read_plain(
     n_columns: int,
     n_header_lines: int,
     ids: str,
+    file_size: int = 0,
 ) -> dict[str, pa.ChunkedArray] | None:
     """Read columns of a text file in one pass.
 
@@ -61,6 +64,8 @@ def read_plain(
         Number of lines before the rows.
     ids : {"auto", "text"}
         Whether to convert ids to integers where all of them are plain integers.
+    file_size : int, default 0
+        About the number of bytes of the text, to reserve memory by; 0 if it is not known.
 
     Returns
     -------
@@ -72,17 +77,12 @@ def read_plain(
     role_of = np.full(n_columns, -1, dtype=np.int64)
     for role, position in chosen.items():
         role_of[position] = ROLES.index(role)
-    scanner = _Scanner(role_of, np.uint8(ord(separator)))
-    parts: list[_Part] = []
+    scanner = _Scanner(role_of, np.uint8(ord(separator)), file_size)
     try:
         with ThreadPoolExecutor(N_CORES) as pool:
-            waiting: deque[Future[_Part]] = deque()
             for block, size in _iterate_blocks(file, n_header_lines):
-                waiting.append(pool.submit(scanner.scan, block, size))
-                if len(waiting) > N_CORES:
-                    parts.append(waiting.popleft().result())
-            parts += [future.result() for future in waiting]
-            return _join(scanner, parts, chosen, ids, pool) if sum(part.n_rows for part in parts) else None
+                scanner.submit(pool, block, size)
+            return scanner.finish(pool, chosen, ids)
     except (_NotPlainError, pa.ArrowInvalid):
         return None
 
@@ -127,76 +127,132 @@ class _IdTable:
 class _Part:
     """The rows of a block."""
 
-    worker: int
-    """Index of the tables by which its ids are numbered."""
-    n_rows: int
-    codes: dict[str, NDArray[np.int32]]
-    values: dict[str, NDArray[np.float32] | NDArray[np.int64]]
+    first: int
+    """First row."""
+    end: int
+    """End of the rows; there is a gap behind it if the block has blank lines."""
+    worker: int = 0
+    """Index of the tables by which the ids are numbered."""
 
 
 class _Scanner:
-    """Scan blocks in several threads, each with tables of its own."""
+    """Scan blocks in several threads, each with tables of its own, into one array for each column."""
 
-    def __init__(self, role_of: NDArray[np.int64], separator: np.uint8) -> None:
-        self._role_of, self._separator = role_of, separator
-        self.tables = [{"user": _IdTable(), "item": _IdTable()} for _ in range(N_CORES)]
+    def __init__(self, role_of: NDArray[np.int64], separator: np.uint8, file_size: int) -> None:
+        self._role_of, self._separator, self._file_size = role_of, separator, file_size
+        self._tables = [{"user": _IdTable(), "item": _IdTable()} for _ in range(N_CORES)]
         self._free: SimpleQueue[int] = SimpleQueue()
         for worker in range(N_CORES):
             self._free.put(worker)
+        self._columns = {role: np.empty(0, dtype=_TYPES.get(role, np.float32)) for role in ROLES}
+        self._waiting: deque[Future[_Part]] = deque()
+        self._parts: list[_Part] = []
+        self._n_rows = 0
 
-    def scan(self, block: bytearray, size: int) -> _Part:
-        """Scan a block of whole lines."""
-        if block.find(b"\r", 0, size) >= 0:
-            if block.count(b"\r", 0, size) != block.count(b"\r\n", 0, size):
-                raise _NotPlainError
-            block = block[:size].replace(b"\r\n", b"\n")
-            size = len(block)
-            block += bytes(_MARGIN)
-        if block.find(b"\0", 0, size) >= 0:
-            raise _NotPlainError
+    def submit(self, pool: ThreadPoolExecutor, block: bytearray, size: int) -> None:
+        """Scan a block of whole lines in another thread."""
         view = np.frombuffer(block, dtype=np.uint8)
-        n_rows = int(np.count_nonzero(view[:size] == ord("\n")))  # or a little more, if there are blank lines
-        codes = {role: np.empty(n_rows, dtype=np.int32) for role in ("user", "item")}
-        values: dict[str, NDArray[np.float32] | NDArray[np.int64]] = {}
-        for role in ROLES[2:]:
-            has_role = ROLES.index(role) in self._role_of
-            type_ = np.int64 if role == "timestamp" else np.float32
-            values[role] = np.empty(n_rows if has_role else 0, dtype=type_)
+        n_lines, n_quotes, n_returns, n_nuls = count_marks(view, size)
+        if n_nuls:
+            raise _NotPlainError
+        if n_returns:
+            if n_returns != block.count(b"\r\n", 0, size):
+                raise _NotPlainError
+            lines = block[:size].replace(b"\r\n", b"\n")
+            size = len(lines)
+            view = np.frombuffer(lines + bytes(_MARGIN), dtype=np.uint8)
+        first = self._n_rows
+        self._n_rows += n_lines
+        if self._n_rows > len(self._columns["user"]):
+            self._collect(0)
+            # Memory that is reserved, but never written to, costs nothing.
+            self._grow(max(2 * self._n_rows, int(1.05 * n_lines * self._file_size / size)))
+        self._collect(N_CORES)
+        self._waiting.append(pool.submit(self._scan, view, size, first, n_lines, n_quotes))
+
+    def _collect(self, n_left: int) -> None:
+        """Wait for blocks until some are left."""
+        while len(self._waiting) > n_left:
+            self._parts.append(self._waiting.popleft().result())
+
+    def _grow(self, n_rows: int) -> None:
+        """Make room for more rows."""
+        for index, (role, old) in enumerate(self._columns.items()):
+            if index in self._role_of:
+                new = np.empty(n_rows, dtype=old.dtype)
+                new[: len(old)] = old
+                self._columns[role] = new
+
+    def _scan(self, view: NDArray[np.uint8], size: int, first: int, n_lines: int, n_quotes: int) -> _Part:
+        at = np.zeros(3, dtype=np.int64)
+        outputs = [self._columns[role][first : first + n_lines] for role in ROLES]
         worker = self._free.get()
         try:
-            tables, at = self.tables[worker], np.zeros(3, dtype=np.int64)
-            status = TABLE_FULL
-            while status == TABLE_FULL:
-                status = scan_rows(
-                    view,
-                    as_words(view),
-                    size,
-                    self._separator,
-                    self._role_of,
-                    at,
-                    tables["user"].arrays(),
-                    tables["item"].arrays(),
-                    codes["user"],
-                    codes["item"],
-                    values["weight"],
-                    values["rating"],
-                    values["timestamp"],
-                )
-                if status == TABLE_FULL:
-                    for table in tables.values():
-                        table.grow()
+            status = self._scan_rows(view, size, at, self._tables[worker], outputs)
         finally:
             self._free.put(worker)
         # A quotation mark inside a field may mean anything.
-        if status != DONE or at[2] != np.count_nonzero(view[:size] == ord('"')):
+        if status != DONE or at[2] != n_quotes:
             raise _NotPlainError
-        n_rows = int(at[1])
-        return _Part(
-            worker,
-            n_rows,
-            {role: each[:n_rows] for role, each in codes.items()},
-            {role: each[:n_rows] for role, each in values.items() if len(each)},
-        )
+        return _Part(first, first + int(at[1]), worker)
+
+    def _scan_rows(
+        self,
+        view: NDArray[np.uint8],
+        size: int,
+        at: NDArray[np.int64],
+        tables: Mapping[str, _IdTable],
+        outputs: Sequence[NDArray[Any]],
+    ) -> int:
+        """Scan all rows of a block, with tables that grow; return the status."""
+        status = TABLE_FULL
+        while status == TABLE_FULL:
+            users, items = (tables[role].arrays() for role in ("user", "item"))
+            status = scan_rows(view, as_words(view), size, self._separator, self._role_of, at, users, items, *outputs)
+            if status == TABLE_FULL:
+                for table in tables.values():
+                    table.grow()
+        return status
+
+    def finish(self, pool: ThreadPoolExecutor, chosen: Mapping[str, int], ids: str) -> dict[str, pa.ChunkedArray]:
+        """Return the columns, with ids numbered in their order; to be called once."""
+        self._collect(0)
+        if not any(part.end > part.first for part in self._parts):
+            raise _NotPlainError
+        result = {}
+        tables = {role: [each.pop(role) for each in self._tables] for role in ("user", "item")}
+        unified = {role: pool.submit(_unify, tables.pop(role), ids) for role in ("user", "item")}
+        for role in chosen:
+            values = self._columns.pop(role)
+            if role in ("user", "item"):
+                distinct, positions = unified[role].result()
+                list(pool.map(partial(_renumber, values, positions), self._parts))
+            if self._parts[-1].end < self._n_rows or any(one.end < next_.first for one, next_ in pairwise(self._parts)):
+                values = np.concatenate([values[part.first : part.end] for part in self._parts])
+            column = pa.array(values[: self._n_rows])
+            if role in ("user", "item"):
+                column = pa.DictionaryArray.from_arrays(column, distinct, safe=False)
+            result[role] = pa.chunked_array([column])
+        return result
+
+
+def _unify(tables: list[_IdTable], ids: str) -> tuple[pa.Array, list[NDArray[np.int32]]]:
+    """Return the sorted ids of all tables, and for each table the positions of its texts among them."""
+    texts = [table.to_arrow() for table in tables]
+    unified = pa.chunked_array(texts).dictionary_encode().combine_chunks()
+    distinct = pa.chunked_array([unified.dictionary])
+    distinct = (infer_integers(distinct) if ids == "auto" else distinct).combine_chunks()
+    order = pc.array_sort_indices(distinct)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
+    positions = rank[unified.indices.to_numpy()]
+    return distinct.take(order), np.split(positions, np.cumsum([len(each) for each in texts])[:-1])
+
+
+def _renumber(codes: NDArray[np.int32], positions: list[NDArray[np.int32]], part: _Part) -> None:
+    """Number the ids of some rows anew."""
+    rows = codes[part.first : part.end]
+    rows[:] = positions[part.worker].take(rows)
 
 
 def _iterate_blocks(file: BinaryIO, n_header_lines: int) -> Iterator[tuple[bytearray, int]]:
@@ -230,48 +286,3 @@ def _iterate_blocks(file: BinaryIO, n_header_lines: int) -> Iterator[tuple[bytea
             raise _NotPlainError
         if end:
             yield block, end
-
-
-def _join(
-    scanner: _Scanner, parts: list[_Part], chosen: Mapping[str, int], ids: str, pool: ThreadPoolExecutor
-) -> dict[str, pa.ChunkedArray]:
-    """Return the columns of all parts, with ids numbered in their order."""
-    first_rows = np.cumsum([0, *(part.n_rows for part in parts)])
-    columns = {}
-    for role in chosen:
-        if role not in ("user", "item"):
-            values = np.concatenate([part.values.pop(role) for part in parts])
-            columns[role] = pa.chunked_array([pa.array(values)])
-            continue
-        distinct, new_codes = _unify([tables.pop(role) for tables in scanner.tables], ids)
-        codes = np.empty(first_rows[-1], dtype=np.int32)
-        renumber = partial(_renumber, role, parts, first_rows, new_codes, codes)
-        list(pool.map(renumber, range(len(parts))))
-        columns[role] = pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(codes), distinct, safe=False)])
-    return columns
-
-
-def _unify(tables: list[_IdTable], ids: str) -> tuple[pa.Array, list[NDArray[np.int32]]]:
-    """Return the sorted ids of all tables, and for each table the positions of its texts among them."""
-    texts = [table.to_arrow() for table in tables]
-    unified = pa.chunked_array(texts).dictionary_encode().combine_chunks()
-    distinct = pa.chunked_array([unified.dictionary])
-    distinct = (infer_integers(distinct) if ids == "auto" else distinct).combine_chunks()
-    order = pc.array_sort_indices(distinct)
-    rank = np.empty(len(order), dtype=np.int32)
-    rank[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
-    positions = rank[unified.indices.to_numpy()]
-    return distinct.take(order), np.split(positions, np.cumsum([len(each) for each in texts])[:-1])
-
-
-def _renumber(
-    role: str,
-    parts: list[_Part],
-    first_rows: NDArray[np.int64],
-    new_codes: list[NDArray[np.int32]],
-    codes: NDArray[np.int32],
-    index: int,
-) -> None:
-    """Fill in the codes of one part, numbered anew."""
-    own = parts[index].codes.pop(role)
-    new_codes[parts[index].worker].take(own, out=codes[first_rows[index] : first_rows[index + 1]], mode="clip")

@@ -326,6 +326,7 @@ class TextFile:
                 n_columns=len(first),
                 n_header_lines=n_lines if self.header else 0,
                 ids=ids,
+                file_size=self.path.stat().st_size,
             )
 
     def _id_types(self, chosen: Mapping[str, int], ids: str) -> dict[str, pa.DataType]:

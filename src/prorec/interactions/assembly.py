@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +51,7 @@ def assemble_matrix(
     items: Codes,
     shape: tuple[int, int],
     weights: NDArray[np.float32] | None,
-    columns: Mapping[str, NDArray[Any]],
+    columns: dict[str, NDArray[Any]],
     duplicates: str,
 ) -> Assembly:
     """Build a users × items matrix of weights from rows.
@@ -65,8 +64,8 @@ def assemble_matrix(
         Number of users and number of items.
     weights : ndarray of float32, optional
         Weight of each row; None gives each row the weight 1.
-    columns : mapping of str to ndarray
-        Other values of each row.
+    columns : dict of str to ndarray
+        Other values of each row. The dict is emptied, so that the memory of each column is freed early.
     duplicates : {"max", "sum", "first", "error"}
         Rule for rows that repeat a pair. "sum" and "max" combine their weights that way and keep the largest value
         of each other column; "first" keeps the first row as it is; "error" refuses them.
@@ -92,6 +91,7 @@ def assemble_matrix(
     """
     check_choice("duplicates", duplicates, DUPLICATES)
     indptr, indices, order = _sort_pairs(users, items, shape[0])
+    del users, items
     is_first = np.ones(len(order), dtype=bool)
     is_first[1:] = indices[1:] != indices[:-1]
     is_first[indptr[indptr < len(order)]] = True  # a user's first item may equal the last of the user before
@@ -106,16 +106,29 @@ def assemble_matrix(
             )
         indices, indptr = indices[starts], np.searchsorted(starts, indptr)
         rows = order[starts] if duplicates == "first" else order
-    data = np.ones(len(rows), dtype=np.float32) if weights is None else weights.take(rows)
-    with ThreadPoolExecutor(2) as pool:  # `take` releases the interpreter lock
-        columns = dict(zip(columns, pool.map(lambda values: values.take(rows), columns.values()), strict=True))
+    ordered = {name: _take_rows(columns.pop(name), rows) for name in list(columns)}
+    data = np.ones(len(rows), dtype=np.float32) if weights is None else _take_rows(weights, rows)
     if n_repeats and duplicates != "first":
-        columns = {name: np.maximum.reduceat(values, starts) for name, values in columns.items()}
+        ordered = {name: np.maximum.reduceat(values, starts) for name, values in ordered.items()}
         data = np.maximum.reduceat(data, starts) if duplicates == "max" else _sum_weights(data, starts)
 
     index_type = np.int32 if len(indices) < 2**31 else np.int64
     entries = data, indices.astype(index_type, copy=False), indptr.astype(index_type)
-    return Assembly(csr_array(entries, shape=shape), columns, order, is_first)
+    return Assembly(csr_array(entries, shape=shape), ordered, order, is_first)
+
+
+def _take_rows(values: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the values of some rows; threads take a share of them each."""
+    result = np.empty(len(rows), dtype=values.dtype)
+    n_threads = min(N_CORES, 1 + len(rows) // _ROWS_PER_THREAD)
+    cuts = [len(rows) * each // n_threads for each in range(n_threads + 1)]
+
+    def take(first: int, last: int) -> None:
+        values.take(rows[first:last], out=result[first:last], mode="clip")  # the other modes copy once more
+
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(take, cuts[:-1], cuts[1:]))
+    return result
 
 
 def _sum_weights(weights: NDArray[np.float32], starts: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -230,7 +230,12 @@ def _is_text(type_: pa.DataType) -> bool:
 def _has_distinct_categories(column: pa.ChunkedArray) -> bool:
     """Return whether each chunk lists each of its categories once, and none of them is missing."""
     categories = [chunk.dictionary for chunk in column.chunks]
-    return all(not each.null_count and len(each.unique()) == len(each) for each in categories)
+    return all(not each.null_count and (_is_rising(each) or len(each.unique()) == len(each)) for each in categories)
+
+
+def _is_rising(distinct: pa.Array) -> bool:
+    """Return whether values are sorted and distinct, as prorec's reader of text leaves ids."""
+    return bool(pc.all(pc.less(distinct[:-1], distinct[1:]), min_count=0).as_py())
 
 
 def _to_integers(column: pa.ChunkedArray, role: str) -> NDArray[np.int64]:
@@ -303,9 +308,9 @@ def _sort_used(distinct: pa.Array, codes: NDArray[Any], is_used: NDArray[np.bool
 
 
 def _sort_ids(distinct: pa.Array, codes: NDArray[Any]) -> tuple[Ids, Codes]:
-    order = pc.array_sort_indices(distinct).to_numpy()
-    if (order[1:] > order[:-1]).all():  # sorted already, as prorec's reader of text leaves them
+    if _is_rising(distinct):
         return distinct.to_numpy(zero_copy_only=False), codes
+    order = pc.array_sort_indices(distinct).to_numpy()
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return distinct.take(pa.array(order)).to_numpy(zero_copy_only=False), rank[codes]
