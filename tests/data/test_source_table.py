@@ -256,7 +256,10 @@ def test_reading_shows_how_far_it_is(ending: str, tmp_path: Path) -> None:
     write_interactions(make_cinema(n_clicks=5_000).interactions, path)
     calls: list[tuple[str, int, int]] = []
     read_source_table(path, progress=lambda *call: calls.append(call))
-    assert [*dict.fromkeys(task for task, _, _ in calls)] == ["Reading the log", "Numbering users and items"]
+    converting = [] if ending == ".parquet" else ["Converting the columns"]
+    tasks = ["Reading the log", *converting, "Numbering users and items"]
+    assert [*dict.fromkeys(task for task, _, _ in calls)] == tasks
+    assert all((task, total, total) in calls for task, _, total in calls)
     of_reading = [(done, total) for task, done, total in calls if task == "Reading the log"]
     assert of_reading == sorted(of_reading)
     total = 1 if ending == ".parquet" else path.stat().st_size

@@ -9,13 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prorec._core.compilation import njit
-
-Words = NDArray[np.uint64]
+from prorec.data.id_table import Table, Words, finish_hash, has_room, mix_word, number_ids
 
 BATCH = 2048
 """Rows that are scanned together, so few that their fields stay in the cache."""
-_GROUP = 128
-"""Rows whose ids are looked up together."""
 DONE, TABLE_FULL, ODD = 0, 1, 2
 """Reasons for which a scan ends: the block is done, a table of ids must grow, or a field is not plain."""
 USER, ITEM, WEIGHT, RATING, TIMESTAMP = range(5)
@@ -23,10 +20,9 @@ USER, ITEM, WEIGHT, RATING, TIMESTAMP = range(5)
 
 _LF, _CR, _QUOTE = (np.uint8(code) for code in b'\n\r"')
 _ONES, _HIGH_BITS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-_1, _7, _8, _29, _32, _56 = (np.uint64(bits) for bits in (1, 7, 8, 29, 32, 56))
+_1, _7, _8, _32, _56 = (np.uint64(bits) for bits in (1, 7, 8, 32, 56))
 _ZEROS, _ABOVE_NINE, _MINUS = np.uint64(0x3030303030303030), np.uint64(0x4646464646464646), np.uint64(ord("-"))
 _LOW_HALF = np.uint64(0xFFFFFFFF)
-_FACTOR, _LAST_FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _MAX_MANTISSA, _MAX_DECIMALS = 1 << 24, 10
 """A float32 holds integers and powers of ten up to these exactly, so that one division rounds as it should."""
 
@@ -80,8 +76,8 @@ def scan_rows(
     separator: np.uint8,
     role_of: NDArray[np.int64],
     position: NDArray[np.int64],
-    users: tuple[Words, Words, NDArray[np.int64]],
-    items: tuple[Words, Words, NDArray[np.int64]],
+    users: Table,
+    items: Table,
     user_codes: NDArray[np.int32],
     item_codes: NDArray[np.int32],
     weights: NDArray[np.float32],
@@ -125,11 +121,11 @@ def scan_rows(
         )
         if n_rows < 0:
             return ODD
-        if not (_has_room(users, lengths[USER], n_rows) & _has_room(items, lengths[ITEM], n_rows)):
+        if not (has_room(users, lengths[USER], n_rows) & has_room(items, lengths[ITEM], n_rows)):
             return TABLE_FULL
         rows = slice(position[1], position[1] + n_rows)
-        _number_ids(words, starts[USER], lengths[USER], hashes[USER], users, user_codes[rows])
-        _number_ids(words, starts[ITEM], lengths[ITEM], hashes[ITEM], items, item_codes[rows])
+        number_ids(words, starts[USER], lengths[USER], hashes[USER], users, user_codes[rows])
+        number_ids(words, starts[ITEM], lengths[ITEM], hashes[ITEM], items, item_codes[rows])
         if not (
             _parse_floats(block, starts[WEIGHT], lengths[WEIGHT], weights[rows])
             and _parse_floats(block, starts[RATING], lengths[RATING], ratings[rows])
@@ -174,11 +170,10 @@ def _split_rows(
                 found = (((one - _ONES) & ~one) | ((other - _ONES) & ~other)) & _HIGH_BITS
                 if found:
                     break
-                total = (total ^ word) * _FACTOR
-                total ^= total >> _32
+                total = mix_word(total, word)
                 at += 8
             below = ((found & (~found + _1)) >> _7) - _1
-            at += np.int64(((below & _ONES) * _ONES) >> _56)
+            at += int(((below & _ONES) * _ONES) >> _56)
             end = at
             if is_quoted:
                 if block[at] == _LF:
@@ -191,145 +186,11 @@ def _split_rows(
             if role >= 0:
                 if end == start:
                     return -1, 0, 0
-                total = (total ^ (word & below)) * _FACTOR
-                total ^= total >> _32
-                total *= _LAST_FACTOR
-                starts[role, row], lengths[role, row], hashes[role, row] = start, end - start, total ^ (total >> _32)
+                total = finish_hash(mix_word(total, word & below))
+                starts[role, row], lengths[role, row], hashes[role, row] = start, end - start, total
             at += 1
         row += 1
     return row, at, n_quotes
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _has_room(table: tuple[Words, Words, NDArray[np.int64]], lengths: NDArray[np.int64], n_rows: int) -> bool:
-    """Return whether a table has room for some texts, even if all of them are new; note what that takes."""
-    slots, texts, counts = table
-    n_words = counts[1]
-    for row in range(n_rows):
-        n_words += 2 + (lengths[row] >> 3)
-    counts[2], counts[3] = counts[0] + n_rows, n_words
-    return 2 * counts[2] <= len(slots) and n_words <= len(texts)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _number_ids(
-    words: Words,
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    hashes: Words,
-    table: tuple[Words, Words, NDArray[np.int64]],
-    codes: NDArray[np.int32],
-) -> None:
-    """Look up the number of each text in a table; a new text gets the next number.
-
-    A slot has half of a hash and the place of an entry, which is a number with the other half, and the text padded by
-    one to eight zero bytes.
-    """
-    slots, texts, counts = table
-    mask = np.uint64(len(slots) - 1)
-    for row in range(len(codes)):
-        if row % _GROUP == 0:
-            # Touching the slots and entries of several rows first lets the memory answer many requests together.
-            touched = np.uint64(0)
-            for each in range(row, min(row + _GROUP, len(codes))):
-                touched += slots[hashes[each] & mask]
-            for each in range(row, min(row + _GROUP, len(codes))):
-                touched += texts[np.int64(slots[hashes[each] & mask] & _LOW_HALF)]
-            counts[2] = np.int64(touched)
-        start, n_whole, hash_ = starts[row], lengths[row] >> 3, hashes[row]
-        last = words[start + 8 * n_whole] & ((_1 << (np.uint64(lengths[row] & 7) * _8)) - _1)
-        at = hash_ & mask
-        while True:
-            slot = slots[at]
-            if slot == 0:
-                entry = counts[1]
-                slots[at] = (hash_ >> _32 << _32) | np.uint64(entry)
-                texts[entry] = (np.uint64(counts[0]) << _32) | (hash_ & _LOW_HALF)
-                for each in range(n_whole):
-                    texts[entry + 1 + each] = words[start + 8 * each]
-                texts[entry + 1 + n_whole] = last
-                codes[row] = counts[0]
-                counts[0] += 1
-                counts[1] += n_whole + 2
-                break
-            if slot >> _32 == hash_ >> _32:
-                entry = np.int64(slot & _LOW_HALF)
-                is_same = True
-                for each in range(n_whole):
-                    is_same &= texts[entry + 1 + each] == words[start + 8 * each]
-                    if not is_same:
-                        break
-                if is_same and texts[entry + 1 + n_whole] == last:
-                    codes[row] = np.int64(texts[entry] >> _32)
-                    break
-            at = (at + _1) & mask
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def fill_slots(slots: Words, texts: Words, n_words: int) -> None:
-    """Fill empty slots with the entries of a table.
-
-    Parameters
-    ----------
-    slots : ndarray of uint64
-        Zeros; their number is a power of two.
-    texts : ndarray of uint64
-        Entries; the first word is not used.
-    n_words : int
-        Number of words up to the end of the entries.
-    """
-    mask = np.uint64(len(slots) - 1)
-    entry = 1
-    while entry < n_words:
-        word, end = np.uint64(0), entry + 1
-        total = np.uint64(0)
-        while True:
-            word = texts[end]
-            total = (total ^ word) * _FACTOR
-            total ^= total >> _32
-            end += 1
-            if word >> _56 == 0:  # the padding
-                break
-        total *= _LAST_FACTOR
-        total ^= total >> _32
-        at = total & mask
-        while slots[at] != 0:
-            at = (at + _1) & mask
-        slots[at] = (total >> _32 << _32) | np.uint64(entry)
-        entry = end
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def copy_texts(texts: Words, n_words: int, offsets: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
-    """Copy the texts of a table, one behind the other.
-
-    Parameters
-    ----------
-    texts : ndarray of uint64
-        Entries.
-    n_words : int
-        Number of words up to their end.
-    offsets : ndarray of int64
-        Filled with the beginning of each text, and the end of the last.
-    out : ndarray of uint8
-        Filled with the texts.
-    """
-    entry, number, size = 1, 0, 0
-    while entry < n_words:
-        offsets[number] = size
-        number += 1
-        entry += 1
-        while True:
-            word = texts[entry]
-            entry += 1
-            is_last = word >> _56 == 0
-            while word:
-                out[size] = np.uint8(word & np.uint64(255))
-                word >>= _8
-                size += 1
-            if is_last:
-                break
-    offsets[number] = size
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -367,7 +228,7 @@ def _parse_digits(word: np.uint64, n_digits: int) -> tuple[int, bool]:
     digits = (digits * np.uint64(10) + (digits >> _8)) & np.uint64(0x00FF00FF00FF00FF)
     digits = (digits * np.uint64(100) + (digits >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
     digits = (digits * np.uint64(10_000) + (digits >> _32)) & _LOW_HALF
-    return np.int64(digits), is_number
+    return int(digits), is_number
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -380,7 +241,7 @@ def _parse_floats(
         start, end = starts[row], starts[row] + lengths[row]
         is_negative = block[start] == ord("-")
         start += is_negative
-        mantissa, n_decimals, point = 0, 0, -1
+        mantissa, n_decimals, point = np.int64(0), 0, -1
         if end - start > 12 or end == start:
             return False
         for at in range(start, end):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from prorec._core.parallel import N_CORES
-from prorec.data.line_scan import DONE, TABLE_FULL, as_words, copy_texts, count_marks, fill_slots, scan_rows
+from prorec.data.id_table import IdTable, NotPlainError
+from prorec.data.line_scan import DONE, TABLE_FULL, as_words, count_marks, scan_rows
 from prorec.data.text_columns import infer_integers
 from prorec.interactions.column_names import ROLES
 
@@ -31,11 +32,6 @@ _MARGIN = 16
 _MAX_LINE = 1 << 26
 _TYPES: dict[str, type[np.generic]] = {"user": np.int32, "item": np.int32, "timestamp": np.int64}
 _BOM = b"\xef\xbb\xbf"
-_MAX_WORDS = 1 << 32
-
-
-class _NotPlainError(Exception):
-    """The file is not plain."""
 
 
 def read_plain(
@@ -83,44 +79,8 @@ def read_plain(
             for block, size in _iterate_blocks(file, n_header_lines):
                 scanner.submit(pool, block, size)
             return scanner.finish(pool, chosen, ids)
-    except (_NotPlainError, pa.ArrowInvalid):
+    except (NotPlainError, pa.ArrowInvalid):
         return None
-
-
-@dataclass
-class _IdTable:
-    """The distinct texts that one thread has met, in the order in which they came."""
-
-    slots: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1 << 14, dtype=np.uint64))
-    texts: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(1 << 15, dtype=np.uint64))
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.array([0, 1, 0, 0], dtype=np.int64))
-    """Number of texts, and of words up to the end of the last one; of both, how many there should be room for."""
-
-    def arrays(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-        """Return the table as compiled code takes it."""
-        return self.slots, self.texts, self.counts
-
-    def grow(self) -> None:
-        """Make the room that is asked for."""
-        _, n_words, wanted_texts, wanted_words = self.counts
-        if wanted_words > len(self.texts):
-            if 2 * wanted_words > _MAX_WORDS:
-                raise _NotPlainError
-            self.texts = np.concatenate([self.texts[:n_words], np.zeros(2 * wanted_words - n_words, dtype=np.uint64)])
-        if 2 * wanted_texts > len(self.slots):
-            self.slots = np.zeros(1 << int(4 * wanted_texts - 1).bit_length(), dtype=np.uint64)
-            fill_slots(self.slots, self.texts, n_words)
-
-    def to_arrow(self) -> pa.Array:
-        """Return the texts."""
-        n_texts, n_words = self.counts[:2]
-        offsets, content = np.empty(n_texts + 1, dtype=np.int64), np.empty(8 * n_words, dtype=np.uint8)
-        copy_texts(self.texts, n_words, offsets, content)
-        texts = pa.Array.from_buffers(
-            pa.large_string(), int(n_texts), [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-        )
-        texts.validate(full=True)  # text that is not UTF-8 is refused
-        return texts
 
 
 @dataclass
@@ -140,7 +100,7 @@ class _Scanner:
 
     def __init__(self, role_of: NDArray[np.int64], separator: np.uint8, file_size: int) -> None:
         self._role_of, self._separator, self._file_size = role_of, separator, file_size
-        self._tables = [{"user": _IdTable(), "item": _IdTable()} for _ in range(N_CORES)]
+        self._tables = [{"user": IdTable(), "item": IdTable()} for _ in range(N_CORES)]
         self._free: SimpleQueue[int] = SimpleQueue()
         for worker in range(N_CORES):
             self._free.put(worker)
@@ -154,10 +114,10 @@ class _Scanner:
         view = np.frombuffer(block, dtype=np.uint8)
         n_lines, n_quotes, n_returns, n_nuls = count_marks(view, size)
         if n_nuls:
-            raise _NotPlainError
+            raise NotPlainError
         if n_returns:
             if n_returns != block.count(b"\r\n", 0, size):
-                raise _NotPlainError
+                raise NotPlainError
             lines = block[:size].replace(b"\r\n", b"\n")
             size = len(lines)
             view = np.frombuffer(lines + bytes(_MARGIN), dtype=np.uint8)
@@ -193,7 +153,7 @@ class _Scanner:
             self._free.put(worker)
         # A quotation mark inside a field may mean anything.
         if status != DONE or at[2] != n_quotes:
-            raise _NotPlainError
+            raise NotPlainError
         return _Part(first, first + int(at[1]), worker)
 
     def _scan_rows(
@@ -201,7 +161,7 @@ class _Scanner:
         view: NDArray[np.uint8],
         size: int,
         at: NDArray[np.int64],
-        tables: Mapping[str, _IdTable],
+        tables: Mapping[str, IdTable],
         outputs: Sequence[NDArray[Any]],
     ) -> int:
         """Scan all rows of a block, with tables that grow; return the status."""
@@ -218,7 +178,7 @@ class _Scanner:
         """Return the columns, with ids numbered in their order; to be called once."""
         self._collect(0)
         if not any(part.end > part.first for part in self._parts):
-            raise _NotPlainError
+            raise NotPlainError
         result = {}
         tables = {role: [each.pop(role) for each in self._tables] for role in ("user", "item")}
         unified = {role: pool.submit(_unify, tables.pop(role), ids) for role in ("user", "item")}
@@ -236,7 +196,7 @@ class _Scanner:
         return result
 
 
-def _unify(tables: list[_IdTable], ids: str) -> tuple[pa.Array, list[NDArray[np.int32]]]:
+def _unify(tables: list[IdTable], ids: str) -> tuple[pa.Array, list[NDArray[np.int32]]]:
     """Return the sorted ids of all tables, and for each table the positions of its texts among them."""
     texts = [table.to_arrow() for table in tables]
     unified = pa.chunked_array(texts).dictionary_encode().combine_chunks()
@@ -275,14 +235,14 @@ def _iterate_blocks(file: BinaryIO, n_header_lines: int) -> Iterator[tuple[bytea
             for _ in range(n_header_lines):
                 start = block.find(b"\n", start, size) + 1
                 if not start:
-                    raise _NotPlainError
+                    raise NotPlainError
             if b"\r" in block[:start].replace(b"\r\n", b"\n"):
-                raise _NotPlainError
+                raise NotPlainError
             del block[:start]
             size, is_first = size - start, False
         end = block.rfind(b"\n", 0, size) + 1
         rest = bytes(block[end:size])
         if len(rest) > _MAX_LINE:
-            raise _NotPlainError
+            raise NotPlainError
         if end:
             yield block, end

@@ -207,6 +207,8 @@ class TextFile:
         roles = {position: role for role, position in chosen.items()}
         positions = {roles.get(at, str(at)): at for at in range(n_columns)}
         table = self._read_table(positions, dict.fromkeys(positions, pa.string()) | self._id_types(chosen, ids))
+        if self.progress is not None:
+            self.progress("Converting the columns", 0, 1)
         columns = _infer_ids({role: table.column(at) for role, at in chosen.items()}, ids)
         if "weight" in columns:
             columns["weight"] = parse_floats(columns["weight"], self.has_decimal_commas(chosen["weight"]))
@@ -215,7 +217,10 @@ class TextFile:
             columns["timestamp"] = times if time_format is None else parse_with_format(times, time_format)
         # Ids were read as integers only if the text of every one can be had back.
         names = self._first_row[1] if self.header else [roles.get(at, self.names[at]) for at in range(n_columns)]
-        return columns, pa.table([column.cast(pa.string()) for column in table.columns], names=names)
+        texts = pa.table([column.cast(pa.string()) for column in table.columns], names=names)
+        if self.progress is not None:
+            self.progress("Converting the columns", 1, 1)
+        return columns, texts
 
     def rows(self) -> Generator[Row]:
         """Yield the fields of each row below the header, and the line on which it starts; slow.

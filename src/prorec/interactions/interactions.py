@@ -318,7 +318,7 @@ class Interactions:
     @cached_property
     def activity(self) -> NDArray[np.int64]:
         """Number of interactions of each user."""
-        counts = np.diff(self.matrix.indptr).astype(np.int64)
+        counts: NDArray[np.int64] = np.diff(self.matrix.indptr).astype(np.int64)
         counts.flags.writeable = False
         return counts
 
