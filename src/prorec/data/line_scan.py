@@ -173,7 +173,7 @@ def _split_rows(
                 total = mix_word(total, word)
                 at += 8
             below = ((found & (~found + _1)) >> _7) - _1
-            at += int(((below & _ONES) * _ONES) >> _56)
+            at += np.int64(((below & _ONES) * _ONES) >> _56)  # type: ignore[assignment]
             end = at
             if is_quoted:
                 if block[at] == _LF:
@@ -228,7 +228,7 @@ def _parse_digits(word: np.uint64, n_digits: int) -> tuple[int, bool]:
     digits = (digits * np.uint64(10) + (digits >> _8)) & np.uint64(0x00FF00FF00FF00FF)
     digits = (digits * np.uint64(100) + (digits >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
     digits = (digits * np.uint64(10_000) + (digits >> _32)) & _LOW_HALF
-    return int(digits), is_number
+    return np.int64(digits), is_number  # type: ignore[return-value]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
