@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prorec import DataWarning, InputError
+from prorec import DataWarning, InputError, make_cinema, write_interactions
 from prorec.data.source_table import SourceTable, read_source_table
 from prorec.data.writers import write_table
 
@@ -248,3 +248,19 @@ def test_a_column_of_other_weights_is_not_used(tmp_path: Path) -> None:
         read_source_table(path, weight_col="Weight")
     with pytest.raises(InputError, match="the user is required"):
         read_source_table(path, user_col="none")
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
+def test_reading_shows_how_far_it_is(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"log{ending}"
+    write_interactions(make_cinema(n_clicks=5_000).interactions, path)
+    calls: list[tuple[str, int, int]] = []
+    read_source_table(path, progress=lambda *call: calls.append(call))
+    converting = [] if ending == ".parquet" else ["Converting the columns"]
+    tasks = ["Reading the log", *converting, "Numbering users and items"]
+    assert [*dict.fromkeys(task for task, _, _ in calls)] == tasks
+    assert all((task, total, total) in calls for task, _, total in calls)
+    of_reading = [(done, total) for task, done, total in calls if task == "Reading the log"]
+    assert of_reading == sorted(of_reading)
+    total = 1 if ending == ".parquet" else path.stat().st_size
+    assert of_reading[-1] == (total, total)

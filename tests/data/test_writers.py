@@ -6,11 +6,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from scipy.sparse import csr_array
 
 from prorec import InputError, Interactions, make_cinema, read_interactions, write_interactions
+from prorec.data import writers
+from prorec.data.writers import write_table
 from tests.strategies import interactions
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".inter", ".csv.gz", ".parquet.gz")
@@ -67,10 +70,10 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "log.csv"
     path.write_text("precious")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("prorec.data.writers.pacsv.write_csv", fail)
+    monkeypatch.setattr("prorec.data.writers.pacsv.CSVWriter", fail)
     with pytest.raises(OSError, match="disk full"):
         write_interactions(data, path)
     assert path.read_text() == "precious"
@@ -87,3 +90,23 @@ def test_bad_paths_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             write_interactions(data, tmp_path / name)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".inter", ".parquet"])
+def test_rows_are_written_in_parts_with_progress(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"user": ["=1", "b", "c", "=d", "e"], "item": [1, 2, 3, 4, 5], "=x": ["ü", "", ",", "-a", "1"]})
+    calls: list[tuple[str, int, int]] = []
+    results = []
+    for size in (100, 2):
+        monkeypatch.setattr(writers, "_PART", size)
+        with (tmp_path / f"{size}{ending}").open("wb") as file:
+            results.append(write_table(table, file, f"x{ending}", progress=lambda *call: calls.append(call)))
+    assert results[0] == results[1] == (4 if "csv" in ending else 0)
+    assert [call for call in calls if call[0] == "Writing the rows"][1:] == [
+        ("Writing the rows", n, 5) for n in (2, 4, 5)
+    ]
+    whole, parts = (tmp_path / f"{size}{ending}" for size in (100, 2))
+    if ending == ".parquet":
+        assert pq.read_table(whole).equals(pq.read_table(parts))
+    else:
+        assert whole.read_bytes() == parts.read_bytes()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prorec import DataWarning
+from prorec.interactions import assembly
 from prorec.interactions.assembly import assemble_matrix
 
 PAIRS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 70_000)), max_size=60)
@@ -63,3 +64,13 @@ def test_sums_come_with_a_warning_that_counts_the_repeats() -> None:
     codes = np.zeros(3, dtype=np.int32)
     with pytest.warns(DataWarning, match="2 rows repeat"):
         assert assemble_matrix(codes, codes, (1, 1), None, {}, "sum").matrix.data.tolist() == [3]
+
+
+def test_order_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(0, 40, (2, 3_000)).astype(np.int32)  # more than 24 rows a user
+    monkeypatch.setattr(assembly, "_ROWS_PER_THREAD", 100)
+    for n_cores in (1, 3, 16):
+        monkeypatch.setattr(assembly, "N_CORES", n_cores)
+        order = assemble_matrix(users, items, (41, 40), None, {}, "first").order
+        np.testing.assert_array_equal(order, np.lexsort((items, users)))

@@ -53,11 +53,11 @@ def check(log: CheckOptions, console: ConsoleOptions) -> None:
     arguments = log.reader_arguments() | {"timestamp_col": log.timestamp_col, "time_format": log.time_format}
     del arguments["skip_bad_rows"]
     with console.progress() as progress, blame_data(), log.open() as path:
-        progress("Reading the log", 0, 1)
-        found = check_log(path, **arguments)
+        found = check_log(path, **arguments, progress=progress)
         name = "standard input" if log.log == "-" else Path(log.log).name
+        progress("Taking the digest of the log", 0, 1)
         provenance = console.provenance(log={"name": name, "sha256": digest_file(path)})
-        progress("Reading the log", 1, 1)
+        progress("Taking the digest of the log", 1, 1)
         issues = None
         if found.source is not None:
             progress("Finding accounts that stand out", 0, 1)

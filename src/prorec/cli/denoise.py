@@ -185,7 +185,7 @@ def denoise(
             rejected, text = write_rejected(
                 source, output.out, force=output.force, escape_formulas=output.escape_formulas
             )
-            n_formulas = write_rows(table, output, log.format, source, work, provenance=provenance)
+            n_formulas = write_rows(table, output, log.format, source, work, provenance=provenance, progress=progress)
             if output.report is not None:
                 shown: dict[str, Any] = {"seconds": time.perf_counter() - started, "n_rows": source.table.num_rows}
                 shown |= {"title": log.report_title, "progress": progress, "overwrite": output.force}

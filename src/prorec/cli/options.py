@@ -101,7 +101,7 @@ class LogOptions(Options):
         Parameters
         ----------
         progress : Progress
-            Gets the beginning and the end.
+            Gets the bytes that are read, and the steps after that.
         times : TimeOptions, optional
             Column and format of times, if they are needed.
 
@@ -115,14 +115,15 @@ class LogOptions(Options):
             If it is not a log that can be read.
         """
         self.check_format()
-        progress("Reading the log", 0, 1)
         arguments = self.reader_arguments()
         if times is not None:
             check_time_format(times.time_format)
             arguments |= {"timestamp_col": times.timestamp_col, "time_format": times.time_format, "with_times": True}
         with blame_data(), self.open() as path:
-            source = replace(read_source_table(path, **arguments), digest=digest_file(path))
-        progress("Reading the log", 1, 1)
+            source = read_source_table(path, **arguments, progress=progress)
+            progress("Taking the digest of the log", 0, 1)
+            source = replace(source, digest=digest_file(path))
+            progress("Taking the digest of the log", 1, 1)
         warn_about_skipped("standard input" if self.log == "-" else self.log, source.skipped)
         return source
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from prorec._core.errors import InputError
 from prorec._core.files import atomic_write, check_replaceable, prefix_errors
+from prorec._core.progress import Progress
 from prorec.cli.options import TableOutput
 from prorec.cli.provenance_file import is_provenance, provenance_path, write_provenance
 from prorec.data.formats import detect_format, format_suffix
@@ -298,6 +299,7 @@ def write_rows(
     work: Path | None = None,
     *,
     provenance: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
 ) -> int:
     """Write a table, whole or not at all, and then its provenance into a file beside it.
 
@@ -316,6 +318,8 @@ def write_rows(
         Folder for the unfinished file, so that a killed run leaves no other trace.
     provenance : mapping, optional
         Provenance of the table; standard output has none.
+    progress : Progress, optional
+        Gets the number of rows that are written, and of all.
 
     Returns
     -------
@@ -329,9 +333,12 @@ def write_rows(
     """
     path = _name_of(output.out, format)
     if source is not None and detect_format(path)[0] == "parquet":
+        if progress is not None:
+            progress("Preparing the rows", 0, 1)  # the writer goes on with it
         table = source.infer_types(table)
+    options: dict[str, Any] = {"escape_formulas": output.escape_formulas, "progress": progress}
     if output.out == "-":
-        n_formulas = write_table(table, sys.stdout.buffer, path.name, escape_formulas=output.escape_formulas)
+        n_formulas = write_table(table, sys.stdout.buffer, path.name, **options)
         sys.stdout.buffer.flush()
         return n_formulas
     with (
@@ -339,7 +346,7 @@ def write_rows(
         atomic_write(path, work, overwrite=output.force) as temporary,
         temporary.open("wb") as file,
     ):
-        n_formulas = write_table(table, file, path.name, escape_formulas=output.escape_formulas)
+        n_formulas = write_table(table, file, path.name, **options)
     if provenance is not None:
         write_provenance(provenance, path)
     return n_formulas

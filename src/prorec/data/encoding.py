@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -69,13 +69,15 @@ def explain_encoding(path: Path) -> InputError:
 
 
 @contextmanager
-def open_as_utf8(path: Path) -> Iterator[BinaryIO]:
+def open_as_utf8(path: Path, on_read: Callable[[int], object] | None = None) -> Iterator[BinaryIO]:
     """Open a plain or gzipped text file, and read it as UTF-8 whatever its encoding.
 
     Parameters
     ----------
     path : Path
         The file.
+    on_read : callable, optional
+        Gets the number of bytes of the file after each of its parts that is read.
 
     Yields
     ------
@@ -87,7 +89,7 @@ def open_as_utf8(path: Path) -> Iterator[BinaryIO]:
     InputError
         If a UTF-16 file is cut inside a character.
     """
-    with open_decompressed(path) as file:
+    with open_decompressed(path, on_read) as file:
         start = file.read(4)
         file.seek(0)
         yield as_file(_recode(file)) if detect_encoding(start) == "utf-16" else file

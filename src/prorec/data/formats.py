@@ -6,12 +6,13 @@ Messages here do not name the file: callers work inside `prefix_errors(path)`.
 from __future__ import annotations
 
 import gzip
+import io
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from prorec._core.errors import DamagedFileError, InputError
 from prorec._core.files import describe_kind
@@ -19,6 +20,7 @@ from prorec._core.files import describe_kind
 Format = Literal["text", "parquet"]
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
 _PARQUET = (".parquet", ".pq")
+_BUFFER = 1 << 18
 
 
 def format_suffix(path: Path) -> str:
@@ -176,13 +178,15 @@ def find_plain_or_gzipped(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def open_decompressed(path: Path) -> Iterator[BinaryIO]:
+def open_decompressed(path: Path, on_read: Callable[[int], object] | None = None) -> Iterator[BinaryIO]:
     """Open a plain or gzipped file for reading.
 
     Parameters
     ----------
     path : Path
         The file.
+    on_read : callable, optional
+        Gets the number of bytes of the file after each of its parts that is read.
 
     Yields
     ------
@@ -194,12 +198,27 @@ def open_decompressed(path: Path) -> Iterator[BinaryIO]:
     DamagedFileError
         If a gzipped file is damaged.
     """
-    if not is_gzipped(path):
-        with path.open("rb") as file:
+    with io.BufferedReader(_WatchedFile(path, on_read), _BUFFER) as file:
+        if not is_gzipped(path):
             yield file
-        return
-    try:
-        with gzip.open(path, "rb") as unzipped:
-            yield cast(BinaryIO, unzipped)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DamagedFileError("the gzip file is broken or cut short; compress it again") from error
+            return
+        try:
+            with gzip.GzipFile(fileobj=file, mode="rb") as unzipped:
+                yield cast(BinaryIO, unzipped)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DamagedFileError("the gzip file is broken or cut short; compress it again") from error
+
+
+class _WatchedFile(io.FileIO):
+    """A file that tells how much of it is read."""
+
+    def __init__(self, path: Path, on_read: Callable[[int], object] | None) -> None:
+        super().__init__(path, "rb")
+        self._on_read = on_read
+
+    def readinto(self, buffer: Any) -> int:
+        """Read bytes into a buffer."""
+        size = super().readinto(buffer)
+        if self._on_read is not None and size:
+            self._on_read(size)
+        return size

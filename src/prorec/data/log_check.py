@@ -12,6 +12,7 @@ import numpy as np
 
 from prorec._core.errors import DataWarning, InputError
 from prorec._core.files import as_path
+from prorec._core.progress import Progress
 from prorec.data.bad_rows import BadRows
 from prorec.data.column_values import find_candidates, fits_role, time_kind
 from prorec.data.formats import is_gzipped
@@ -114,6 +115,7 @@ def check_log(
     header: Header = "auto",
     separator: str | None = None,
     ids: Literal["auto", "text"] = "auto",
+    progress: Progress | None = None,
 ) -> LogCheck:
     """Look at a log: its layout, its columns, and the rows that can and cannot be used.
 
@@ -122,6 +124,8 @@ def check_log(
     path : str or Path
         The file.
     user_col, item_col, weight_col, timestamp_col, time_format, header, separator, ids
+        As in `read_source_table`.
+    progress : Progress, optional
         As in `read_source_table`.
 
     Returns
@@ -159,6 +163,7 @@ def check_log(
                 separator=separator,
                 ids=ids,
                 skip_bad_rows=True,
+                progress=progress,
             )
         except InputError as error:
             problem = str(error).removeprefix(f"{path}: ")

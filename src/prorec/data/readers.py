@@ -12,6 +12,7 @@ from typing import Literal
 from prorec._core.checks import check_choice, safe_repr
 from prorec._core.errors import DataWarning, InputError
 from prorec._core.files import as_path, prefix_errors
+from prorec._core.progress import Progress
 from prorec.data.bad_rows import BadRows, read_usable
 from prorec.data.column_values import check_time_format
 from prorec.data.formats import check_readable, format_suffix, is_parquet, usual_separator
@@ -122,6 +123,7 @@ def open_table(
     header: Header = "auto",
     separator: str | None = None,
     requested: Mapping[str, ColumnRef] | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[TextFile | ParquetFile]:
     """Open a text or parquet file of rows and columns.
 
@@ -135,6 +137,8 @@ def open_table(
         The one character between columns of a text file; by default a comma, semicolon, tab or pipe is found.
     requested : mapping of str to str, int or None, optional
         Columns that the user named, which tell that there is a header.
+    progress : Progress, optional
+        Gets the number of bytes of a text file that are read, and of all.
 
     Yields
     ------
@@ -154,7 +158,7 @@ def open_table(
         if separator is None and is_parquet(path):
             file: TextFile | ParquetFile = ParquetFile(path)
         else:
-            file = _open_text(path, header, separator, requested or {})
+            file = replace(_open_text(path, header, separator, requested or {}), progress=progress)
         with file.add_line_numbers():
             yield file
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from prorec._core.checks import check_choice, safe_repr
 from prorec._core.errors import DataWarning, InputError, RowError
+from prorec._core.progress import Progress
 from prorec.data.bad_rows import BadRows, read_usable
 from prorec.data.column_values import check_time_format, fits_role
 from prorec.data.parquet_file import ParquetFile
@@ -146,6 +147,7 @@ def read_source_table(
     separator: str | None = None,
     ids: Literal["auto", "text"] = "auto",
     skip_bad_rows: bool = False,
+    progress: Progress | None = None,
 ) -> SourceTable:
     """Read a file as `read_interactions` does, and keep all of its rows and columns.
 
@@ -170,6 +172,8 @@ def read_source_table(
         Whether to read ids as integers where all of them are plain integers, or always as text.
     skip_bad_rows : bool, default False
         Leave out rows that cannot be used. By default they are refused.
+    progress : Progress, optional
+        Gets the number of bytes of a text file that are read, and the steps after that.
 
     Returns
     -------
@@ -184,12 +188,19 @@ def read_source_table(
     check_time_format(time_format)
     requested = {"user": user_col, "item": item_col, "weight": weight_col, "timestamp": timestamp_col}
     roles = (*_ROLES, "timestamp") if with_times else _ROLES
-    with open_table(path, header=header, separator=separator, requested=requested) as file:
+    with open_table(path, header=header, separator=separator, requested=requested, progress=progress) as file:
         chosen = choose_fitting(file, requested, roles, time_format, f"{path}: ")
 
         def read(file: TextFile | ParquetFile) -> SourceTable:
+            report = progress or (lambda task, done, total: None)
+            if isinstance(file, ParquetFile):
+                report("Reading the log", 0, 1)  # of a text file, the reader counts bytes
             columns, table = file.read_all(chosen, ids, time_format)
+            if isinstance(file, ParquetFile):
+                report("Reading the log", 1, 1)
+            report("Numbering users and items", 0, 1)
             interactions, positions = make_interactions(columns)
+            report("Numbering users and items", 1, 1)
             interactions = replace(
                 interactions, source=TableSource({role: file.names[at] for role, at in chosen.items()})
             )

@@ -6,9 +6,9 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +18,13 @@ import pyarrow.csv as pacsv
 
 from prorec._core.checks import safe_repr, shorten
 from prorec._core.errors import DataWarning, InputError, RowError
+from prorec._core.progress import Progress
 from prorec.data.bad_rows import find_bad_rows
 from prorec.data.byte_check import ByteCheck, check_bytes
 from prorec.data.column_values import choose_by_values, parse_with_format, without_ambiguous
 from prorec.data.encoding import Encoding, as_file, detect_encoding, explain_encoding, open_as_utf8
 from prorec.data.formats import format_suffix, is_gzipped, open_decompressed
+from prorec.data.plain_text import read_plain
 from prorec.data.text_columns import empty_to_null, infer_integers, parse_floats
 from prorec.data.text_recognition import SEPARATORS, parse_rows, read_head
 from prorec.data.text_rows import Row, check_quotes, has_newlines_in_quotes, iterate_rows, write_rows
@@ -49,6 +51,8 @@ class TextFile:
     """Whether the first line has the names of the columns."""
     skipped: frozenset[int] = frozenset()
     """Positions of rows that are left out, as if they were not in the file."""
+    progress: Progress | None = field(default=None, repr=False, compare=False)
+    """Function that gets the number of bytes that are read."""
 
     @property
     def unit(self) -> Literal["line"]:
@@ -166,6 +170,8 @@ class TextFile:
         InputError
             If the file cannot be read as such a table.
         """
+        if (plain := self._read_plain(chosen, ids, time_format)) is not None:
+            return plain
         types = {"weight": pa.float32(), "rating": pa.float32(), **self._id_types(chosen, ids)}
         if time_format is not None:
             types["timestamp"] = pa.string()
@@ -201,6 +207,8 @@ class TextFile:
         roles = {position: role for role, position in chosen.items()}
         positions = {roles.get(at, str(at)): at for at in range(n_columns)}
         table = self._read_table(positions, dict.fromkeys(positions, pa.string()) | self._id_types(chosen, ids))
+        if self.progress is not None:
+            self.progress("Converting the columns", 0, 1)
         columns = _infer_ids({role: table.column(at) for role, at in chosen.items()}, ids)
         if "weight" in columns:
             columns["weight"] = parse_floats(columns["weight"], self.has_decimal_commas(chosen["weight"]))
@@ -209,7 +217,10 @@ class TextFile:
             columns["timestamp"] = times if time_format is None else parse_with_format(times, time_format)
         # Ids were read as integers only if the text of every one can be had back.
         names = self._first_row[1] if self.header else [roles.get(at, self.names[at]) for at in range(n_columns)]
-        return columns, pa.table([column.cast(pa.string()) for column in table.columns], names=names)
+        texts = pa.table([column.cast(pa.string()) for column in table.columns], names=names)
+        if self.progress is not None:
+            self.progress("Converting the columns", 1, 1)
+        return columns, texts
 
     def rows(self) -> Generator[Row]:
         """Yield the fields of each row below the header, and the line on which it starts; slow.
@@ -305,6 +316,24 @@ class TextFile:
             return [name.partition(":")[0] for name in first]
         return [name.strip() for name in first]
 
+    def _read_plain(
+        self, chosen: Mapping[str, int], ids: str, time_format: str | None
+    ) -> dict[str, pa.ChunkedArray] | None:
+        """Read columns in one pass; None if the file is not as plain as that takes."""
+        if self.skipped or (time_format is not None and "timestamp" in chosen):
+            return None
+        n_lines, first = self._first_row
+        with open_as_utf8(self.path, self._watch("Reading the log")) as file:
+            return read_plain(
+                file,
+                chosen,
+                separator=self.separator,
+                n_columns=len(first),
+                n_header_lines=n_lines if self.header else 0,
+                ids=ids,
+                file_size=self.path.stat().st_size,
+            )
+
     def _id_types(self, chosen: Mapping[str, int], ids: str) -> dict[str, pa.DataType]:
         """Return the type to read user and item ids as, judged by the first lines."""
         positions = {role: chosen[role] for role in ("user", "item") if role in chosen}
@@ -349,8 +378,11 @@ class TextFile:
             n_lines = self._first_row[0] if self.header else 0
             yield pa.PythonFile(as_file(write_rows(self.rows(), self.separator, n_lines)), mode="r")
         elif is_gzipped(self.path) or self.encoding == "utf-16":
-            with open_as_utf8(self.path) as recoded:
+            with open_as_utf8(self.path, self._watch("Reading the log")) as recoded:
                 yield pa.PythonFile(recoded, mode="r")
+        elif self.progress is not None:
+            with open_decompressed(self.path, self._watch("Reading the log")) as watched:
+                yield pa.PythonFile(watched, mode="r")
         else:
             with pa.OSFile(str(self.path)) as plain:
                 yield plain
@@ -394,6 +426,19 @@ class TextFile:
         """Return whether a field of some rows spans lines."""
         return has_newlines_in_quotes(rows, self.separator, len(self._first_row[1]), self.path)
 
+    def _watch(self, task: str) -> Callable[[int], None] | None:
+        """Return a function that adds up the bytes that are read, and passes them on as progress."""
+        if self.progress is None:
+            return None
+        progress, total, done = self.progress, self.path.stat().st_size, 0
+
+        def on_read(size: int) -> None:
+            nonlocal done
+            done = min(done + size, total)
+            progress(task, done, total)
+
+        return on_read
+
     def _explain(self, error: pa.ArrowInvalid, positions: Mapping[str, int]) -> InputError:
         """Return an error that names the first row that Arrow's error may be about."""
         if "invalid UTF8" in str(error):
@@ -409,7 +454,7 @@ class TextFile:
         return InputError(f"not a text file with columns between {self.separator!r}: {shorten(str(error))}")
 
     def _iterate_rows(self) -> Generator[Row]:
-        with open_as_utf8(self.path) as source:
+        with open_as_utf8(self.path, self._watch("Looking for rows that cannot be used")) as source:
             yield from iterate_rows(source, self.separator, self.header)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,11 +16,15 @@ import pyarrow.parquet as pq
 from prorec._core.checks import safe_repr, shorten
 from prorec._core.errors import InputError
 from prorec._core.files import as_path, atomic_write, prefix_errors
+from prorec._core.progress import Progress
 from prorec.data.formats import detect_format, format_suffix
 from prorec.data.formula_cells import count_formula_cells, escape_formula_cells
 from prorec.data.text_columns import infer_numbers
 from prorec.interactions import Interactions
 from prorec.interactions.interactions import check_interactions
+
+_PART = 1 << 20
+"""Rows that are written together; a row group of a parquet file."""
 
 
 def write_interactions(interactions: Interactions, path: str | Path, *, overwrite: bool = True) -> None:
@@ -47,7 +52,14 @@ def write_interactions(interactions: Interactions, path: str | Path, *, overwrit
             write_table(interactions.to_table("pyarrow"), file, path.name)
 
 
-def write_table(table: pa.Table, file: BinaryIO, name: str, *, escape_formulas: bool = False) -> int:
+def write_table(
+    table: pa.Table,
+    file: BinaryIO,
+    name: str,
+    *,
+    escape_formulas: bool = False,
+    progress: Progress | None = None,
+) -> int:
     """Write a table into an open file.
 
     Parameters
@@ -61,6 +73,8 @@ def write_table(table: pa.Table, file: BinaryIO, name: str, *, escape_formulas: 
     escape_formulas : bool, default False
         Put quotes around all texts of a csv or tsv file, and an apostrophe before those that a spreadsheet takes for a
         formula.
+    progress : Progress, optional
+        Gets the number of rows that are written, and of all.
 
     Returns
     -------
@@ -76,24 +90,46 @@ def write_table(table: pa.Table, file: BinaryIO, name: str, *, escape_formulas: 
     # Without a name or a time in it, equal tables give equal bytes.
     zipped: Any = gzip.GzipFile("", "wb", 6, file, 0) if name.endswith(".gz") else nullcontext(file)
     with zipped as sink:
+        if progress is not None:
+            progress("Preparing the rows", 0, 1)
         if format_ == "parquet":
-            pq.write_table(table, sink)
+            with pq.ParquetWriter(sink, table.schema) as writer:
+                for part in _iterate_parts(table, progress):
+                    writer.write_table(part)
             return 0
         try:
-            table, n_formulas = _to_text_types(table), 0
+            table = _to_text_types(table)
             check_characters(table, name)
-            if format_suffix(Path(name)) == ".inter":
+            is_recbole = format_suffix(Path(name)) == ".inter"
+            if is_recbole:
                 table = _to_recbole(table)
             elif escape_formulas:
                 table = escape_formula_cells(table)
-            else:
-                n_formulas = count_formula_cells(table)
-            pacsv.write_csv(table, sink, _csv_options(table, separator, quote=escape_formulas))
+            counts = not is_recbole and not escape_formulas
+            n_formulas = n_names = count_formula_cells(table.slice(0, 0)) if counts else 0
+            options = _csv_options(table, separator, quote=escape_formulas)
+            with pacsv.CSVWriter(sink, table.schema, write_options=options) as writer:
+                for part in _iterate_parts(table, progress):
+                    n_formulas += count_formula_cells(part) - n_names if counts else 0
+                    writer.write_table(part)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InputError(
                 f"not everything in these columns can be written as text: {shorten(str(error))}"
             ) from error
         return n_formulas
+
+
+def _iterate_parts(table: pa.Table, progress: Progress | None) -> Iterator[pa.Table]:
+    """Yield the rows in parts, and report how many the caller is done with."""
+    if progress is not None:
+        progress("Preparing the rows", 1, 1)
+    yield table.slice(0, _PART)
+    for start in range(_PART, table.num_rows, _PART):
+        if progress is not None:
+            progress("Writing the rows", start, table.num_rows)
+        yield table.slice(start, _PART)
+    if progress is not None:
+        progress("Writing the rows", table.num_rows, table.num_rows)
 
 
 def check_characters(table: pa.Table, name: str) -> None:

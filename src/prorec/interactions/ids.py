@@ -62,8 +62,11 @@ def encode_ids(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
     if column.null_count:
         raise RowError(f"the {role} id is missing", int(pc.index(pc.is_null(column), True).as_py()))
     type_ = column.type
-    if pa.types.is_dictionary(type_) and not (_is_text(type_.value_type) and _has_distinct_categories(column)):
-        return encode_ids(column.cast(type_.value_type), role)
+    if pa.types.is_dictionary(type_):
+        if type_.value_type == pa.int64() and column.num_chunks == 1 and _has_distinct_categories(column):
+            return _encode_used(column.chunk(0))
+        if not (_is_text(type_.value_type) and _has_distinct_categories(column)):
+            return encode_ids(column.cast(type_.value_type), role)
     if pa.types.is_floating(type_):
         return _encode_integers([_to_integers(column, role)])
     if pa.types.is_integer(type_):
@@ -227,7 +230,12 @@ def _is_text(type_: pa.DataType) -> bool:
 def _has_distinct_categories(column: pa.ChunkedArray) -> bool:
     """Return whether each chunk lists each of its categories once, and none of them is missing."""
     categories = [chunk.dictionary for chunk in column.chunks]
-    return all(not each.null_count and len(each.unique()) == len(each) for each in categories)
+    return all(not each.null_count and (_is_rising(each) or len(each.unique()) == len(each)) for each in categories)
+
+
+def _is_rising(distinct: pa.Array) -> bool:
+    """Return whether values are sorted and distinct, as prorec's reader of text leaves ids."""
+    return bool(pc.all(pc.less(distinct[:-1], distinct[1:]), min_count=0).as_py())
 
 
 def _to_integers(column: pa.ChunkedArray, role: str) -> NDArray[np.int64]:
@@ -260,7 +268,7 @@ def _encode_integers(chunks: list[NDArray[np.int64]]) -> tuple[Ids, Codes]:
 
 
 def _encode_text(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
-    if pa.types.is_dictionary(column.type):
+    if pa.types.is_dictionary(column.type) and column.num_chunks > 1:
         try:
             column = column.unify_dictionaries()
         except pa.ArrowInvalid:  # the index type of one chunk is too small for the categories of all
@@ -268,21 +276,40 @@ def _encode_text(column: pa.ChunkedArray, role: str) -> tuple[Ids, Codes]:
     # Encoding gives one dictionary for all chunks, which need not be unified again.
     encoded = (column if pa.types.is_dictionary(column.type) else column.dictionary_encode()).combine_chunks()
     distinct, codes = encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False)
-    is_used = np.bincount(codes, minlength=len(distinct)) > 0
+    is_used = _find_used(codes, len(distinct))
     is_missing = pc.or_(
         pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(distinct)), 0),
         pc.is_in(distinct, pa.array(_MISSING, distinct.type)),
     )
     for code in np.flatnonzero(is_missing.to_numpy(zero_copy_only=False) & is_used):
         raise RowError(f"the {role} id is missing ({safe_repr(distinct[code].as_py())})", int(np.argmax(codes == code)))
+    return _sort_used(distinct, codes, is_used)
+
+
+def _encode_used(column: pa.DictionaryArray) -> tuple[Ids, Codes]:
+    """Number the distinct integers of categories."""
+    codes = column.indices.to_numpy(zero_copy_only=False)
+    return _sort_used(column.dictionary, codes, _find_used(codes, len(column.dictionary)))
+
+
+def _find_used(codes: NDArray[Any], n_categories: int) -> NDArray[np.bool_]:
+    """Return which categories any row has."""
+    is_used = np.zeros(n_categories, dtype=bool)
+    is_used[codes] = True
+    return is_used
+
+
+def _sort_used(distinct: pa.Array, codes: NDArray[Any], is_used: NDArray[np.bool_]) -> tuple[Ids, Codes]:
+    """Sort the categories that any row has; one that no row has is no user or item."""
     if is_used.all():
         return _sort_ids(distinct, codes)
-    # A category that no row has is no user or item.
     new_code = np.cumsum(is_used, dtype=np.int32) - 1
     return _sort_ids(distinct.filter(pa.array(is_used)), new_code[codes])
 
 
 def _sort_ids(distinct: pa.Array, codes: NDArray[Any]) -> tuple[Ids, Codes]:
+    if _is_rising(distinct):
+        return distinct.to_numpy(zero_copy_only=False), codes
     order = pc.array_sort_indices(distinct).to_numpy()
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)

@@ -195,8 +195,9 @@ class Interactions:
         for role in columns:
             columns[role] = use_plain_type(columns[role], role)
         with ThreadPoolExecutor(2) as pool:
-            encoding = [pool.submit(encode_ids, columns.pop(role), role) for role in ("user", "item")]
-            (users, user_codes), (items, item_codes) = [task.result() for task in encoding]
+            encoded = list(pool.map(lambda role: encode_ids(columns.pop(role), role), ("user", "item")))
+        users, items = (ids for ids, _ in encoded)
+        codes = [encoded.pop(0)[1] for _ in range(2)]
         weights = parse_numbers(columns.pop("weight"), "weight", allow_negative=False) if "weight" in columns else None
         extra: dict[str, NDArray[Any]] = {}
         if "rating" in columns:
@@ -204,7 +205,8 @@ class Interactions:
         if "timestamp" in columns:
             extra["timestamp"] = parse_times(columns.pop("timestamp"))
         pa.default_memory_pool().release_unused()
-        assembly = assemble_matrix(user_codes, item_codes, (len(users), len(items)), weights, extra, duplicates)
+        # Popped, so that their memory is freed when the pairs are sorted.
+        assembly = assemble_matrix(codes.pop(0), codes.pop(0), (len(users), len(items)), weights, extra, duplicates)
         return cls(assembly.matrix, users, items, assembly.columns), assembly
 
     @classmethod
@@ -313,15 +315,19 @@ class Interactions:
         """The column of each interaction, in the order of `matrix.data`."""
         return np.asarray(self.matrix.indices)
 
-    @property
+    @cached_property
     def activity(self) -> NDArray[np.int64]:
         """Number of interactions of each user."""
-        return np.asarray(np.diff(self.matrix.indptr), dtype=np.int64)
+        counts: NDArray[np.int64] = np.diff(self.matrix.indptr).astype(np.int64)
+        counts.flags.writeable = False
+        return counts
 
-    @property
+    @cached_property
     def popularity(self) -> NDArray[np.int64]:
         """Number of interactions of each item."""
-        return np.bincount(self.item_codes, minlength=self.n_items).astype(np.int64)
+        counts = np.bincount(self.item_codes, minlength=self.n_items).astype(np.int64)
+        counts.flags.writeable = False
+        return counts
 
     def user_positions(self, ids: Any) -> NDArray[np.int64]:
         """Return the rows of some users.
