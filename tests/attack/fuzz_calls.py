@@ -27,7 +27,7 @@ from prorec import Factors, Interactions, NoiseFinder, ProRec, ProrecError
 from prorec.models import EASE, NCE, SVD, WRMF, Popularity, SparseLinear
 from tests.attack.cases import Attack, BrokenPromise, Case
 from tests.attack.fuzz_logs import check_message
-from tests.models.helpers import clicks
+from tests.models import helpers
 
 
 class _Unhappy:
@@ -101,6 +101,12 @@ def _broken_matrix(case: Case) -> Any:
         if part != "none"
         else sp.coo_array(matrix)
     )
+
+
+@cache
+def clicks() -> Interactions:
+    """Return interactions, made once for each process."""
+    return helpers.clicks()
 
 
 @cache
@@ -235,7 +241,7 @@ def _calls(case: Case) -> list[tuple[Callable[..., Any], dict[str, Any]]]:
         (ready.factorized.encode_users, {"matrix": ready.matrix}),
         (ready.linear.score_known_users, {"rows": np.array([0, 1])}),
         (ready.linear.score_new_users, {"matrix": ready.matrix}),
-        (ready.model.set_params, {"rank": 3}),
+        (SVD(rank=3).set_params, {"rank": 3}),
         (ready.denoiser.recommend, {"users": log.users[:2], "k": 3}),
         (ready.denoiser.explain, {"user": log.users[0], "frame": None}),
         (ready.denoiser.noise_table, {"frame": None, "limit": 3}),
@@ -335,4 +341,4 @@ def _check_result(name: str, result: Any) -> None:
             raise BrokenPromise("unsound results", f"{name}: {key} is not a number somewhere")
 
 
-ATTACK = Attack("calls", run_case, n_cases=30_000, chunk=250, prepare=lambda folder: fitted().finder)
+ATTACK = Attack("calls", run_case, n_cases=60_000, chunk=250, prepare=lambda folder: fitted().finder)

@@ -330,4 +330,4 @@ def _write_again(case: Case, source: SourceTable) -> None:
         raise BrokenPromise("changed cells", f"{name}: {pairs[:1]!r}, {len(got)} and {len(expected)} rows"[:600])
 
 
-ATTACK = Attack("logs", run_case, n_cases=60_000, chunk=500)
+ATTACK = Attack("logs", run_case, n_cases=30_000, chunk=500)

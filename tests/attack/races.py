@@ -84,4 +84,4 @@ def _two_runs(case: Case) -> str:
     return f"{name}: two runs, exits {min(codes)} and {max(codes)}"
 
 
-ATTACK = Attack("races", run_case, n_cases=80, chunk=2, seconds=300, prepare=prepare_jobs)
+ATTACK = Attack("races", run_case, n_cases=60, chunk=2, seconds=300, prepare=prepare_jobs)

@@ -105,6 +105,15 @@ def test_arguments_of_a_wrong_kind_are_refused(call: Callable[[], object], messa
         call()
 
 
+def test_a_separator_that_cannot_be_told_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("ann,x;7\nbob,y;9\nann,x;9\n")
+    for words in (["check", "log.csv"], ["denoise", "log.csv", "--out", "out.csv"]):
+        code, _, errors = run_command(words)
+        assert code in (2, 3)
+        assert "pass --separator , or --separator ;" in " ".join(errors.split())
+
+
 def test_equals_takes_anything() -> None:
     assert not clicks().equals(3)
     assert clicks().equals(clicks())

@@ -122,10 +122,9 @@ def find_separator(text: str, default: str = ",") -> str:
     widest = max(n_columns[separator] for separator in best)
     best = [separator for separator in best if n_columns[separator] == widest]
     if len(best) > 1:
-        fitting = " and ".join(map(repr, best))
         raise InputError(
-            f"one separator must fit best, but {fitting} give {widest} columns each: "
-            f"say which is right, such as separator={best[0]!r}"
+            f"one separator must fit best, but {' and '.join(map(repr, best))} give {widest} columns each: "
+            f"pass {' or '.join(f'separator={each!r}' for each in best)}"
         )
     return best[0]
 
