@@ -134,14 +134,17 @@ def test_a_folder_in_place_of_a_report(tmp_path: Path, monkeypatch: pytest.Monke
 def test_scores_of_rows_and_matrices_that_do_not_fit_are_refused(model: Model) -> None:
     model.fit(clicks())
     n_users, n_items = clicks().matrix.shape
-    assert model.score_known_users(rows=[0, n_users - 1]).shape == (2, n_items)
-    assert model.score_known_users(np.array([])).shape == (0, n_items)
+    rows: Any
+    for rows in ([0, n_users - 1], np.array([n_users - 1, 0], np.uint8)):
+        assert model.score_known_users(rows=rows).shape == (2, n_items)
+    assert model.score_known_users(np.array([], int)).shape == (0, n_items)
     for rows in ([n_users], [-1], [0.5], 0, None, [[0]], "x", [True]):
         with pytest.raises(InputError, match="rows must be"):
             model.score_known_users(rows)
     outside = clicks().matrix.copy()
     outside.indices[-1] = n_items
     weights = clicks().matrix * np.nan
+    matrix: Any
     for matrix in (outside, weights, clicks().matrix[:, 1:], None, np.zeros((1, n_items)), clicks().matrix.tocoo()):
         for method in (model.score_new_users, model.encode_users):
             with pytest.raises(InputError, match="matrix"):
