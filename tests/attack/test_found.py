@@ -105,6 +105,13 @@ def test_arguments_of_a_wrong_kind_are_refused(call: Callable[[], object], messa
         call()
 
 
+def test_a_path_that_is_too_long_is_not_repeated() -> None:
+    for read in (read_interactions, prorec.load):
+        with pytest.raises(InputError) as error:
+            read("é" * 5000)
+        assert len(str(error.value)) < 400
+
+
 def test_a_separator_that_cannot_be_told_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log.csv").write_text("ann,x;7\nbob,y;9\nann,x;9\n")
