@@ -99,6 +99,11 @@ class Model(Estimator):
         -------
         array of float32
             Users × rank.
+
+        Raises
+        ------
+        InputError
+            If the matrix is no csr_array, has other columns than items, or has parts that do not fit together.
         """
         raise NotImplementedError
 
@@ -249,6 +254,11 @@ class Model(Estimator):
         -------
         array of float32
             Users × items; higher is better.
+
+        Raises
+        ------
+        InputError
+            If a row is not from 0 to the number of users − 1.
         """
         return self._score(self._fitted()["users"][rows])
 
@@ -264,6 +274,11 @@ class Model(Estimator):
         -------
         array of float32
             Users × items; higher is better.
+
+        Raises
+        ------
+        InputError
+            As `encode_users`.
         """
         return self._score(self.encode_users(matrix))
 
