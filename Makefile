@@ -52,8 +52,9 @@ bench-check: $(VENV)/.all-installed  # for some of them: make bench-check ONLY="
 	$(BIN)/python -m benchmarks --check $(if $(ONLY),--only $(ONLY))
 
 # Fuzzers, kills and races; a failure names its seed. For less: make attack MINUTES=5 ONLY="logs options"
+# In pieces: make attack MINUTES=5 OUT=build/attack.json, again and again
 attack: $(VENV)/.all-installed
-	$(BIN)/python -m tests.attack --minutes $(or $(MINUTES),60) $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m tests.attack --minutes $(or $(MINUTES),60) $(if $(ONLY),--only $(ONLY)) $(if $(OUT),--out $(OUT))
 
 reproduce: $(VENV)/.all-installed
 	$(BIN)/python -m reproduction all --out results/

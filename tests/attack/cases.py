@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import shutil
 import signal
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -106,6 +108,8 @@ class Outcomes:
     """Number of cases by broken promise."""
     failures: list[str] = field(default_factory=list)
     """Seed and details of each case that broke a promise."""
+    cpu_seconds: float = 0
+    """Processor time of this process and of those that it started."""
 
     def add(self, other: Outcomes) -> None:
         """Add the cases of another part."""
@@ -114,11 +118,13 @@ class Outcomes:
         self.work += other.work
         self.broken += other.broken
         self.failures += other.failures
+        self.cpu_seconds += other.cpu_seconds
 
 
 def run_cases(attack: Attack, seeds: Iterable[int], folder: Path) -> Outcomes:
     """Run the cases of some seeds, each in a folder of its own that is deleted afterwards."""
     outcomes = Outcomes()
+    begin = _cpu_seconds()
     if attack.prepare is not None:
         attack.prepare(folder)
     for seed in seeds:
@@ -139,7 +145,19 @@ def run_cases(attack: Attack, seeds: Iterable[int], folder: Path) -> Outcomes:
         outcomes.n_cases += 1
         outcomes.work += case.counts
         shutil.rmtree(case.folder)
+    outcomes.cpu_seconds = _cpu_seconds() - begin
     return outcomes
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of this process, of its children that have ended, and where /proc tells, of others."""
+    used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid():
+                used += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return used
 
 
 @contextmanager

@@ -83,4 +83,4 @@ def _run(case: Case, kind: str, words: Sequence[str]) -> tuple[int, str, list[st
     return done.returncode, done.stderr.decode(errors="replace"), (case.folder / "left.txt").read_text().split()
 
 
-ATTACK = Attack("full-disks", run_case, n_cases=100, chunk=2, seconds=300)
+ATTACK = Attack("full-disks", run_case, n_cases=40, chunk=2, seconds=300)

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 import prorec
 from prorec import Factors, Interactions, NoiseFinder, ProRec, ProrecError
-from prorec.models import EASE, NCE, SVD, WRMF, Popularity
+from prorec.models import EASE, NCE, SVD, WRMF, Popularity, SparseLinear
 from tests.attack.cases import Attack, BrokenPromise, Case
 from tests.attack.fuzz_logs import check_message
-from tests.models.helpers import clicks
+from tests.models import helpers
 
 
 class _Unhappy:
@@ -104,6 +104,12 @@ def _broken_matrix(case: Case) -> Any:
 
 
 @cache
+def clicks() -> Interactions:
+    """Return interactions, made once for each process."""
+    return helpers.clicks()
+
+
+@cache
 def empty() -> Interactions:
     """Return interactions without any."""
     return Interactions.from_matrix(sp.csr_array((3, 4), dtype=np.float32))
@@ -114,6 +120,8 @@ class _Fitted:
     """What calls are made on."""
 
     model: SVD = field(default_factory=lambda: SVD(rank=3).fit(clicks()))
+    factorized: WRMF = field(default_factory=lambda: WRMF(rank=2, sweeps=1).fit(clicks()))
+    linear: SparseLinear = field(default_factory=lambda: SparseLinear().fit(clicks()))
     denoiser: ProRec = field(default_factory=lambda: ProRec(SVD(rank=3), noise_method="plan", gamma=0.1).fit(clicks()))
     finder: NoiseFinder = field(
         default_factory=lambda: NoiseFinder([SVD(rank=2)], folds=2, cooccurrence=False).fit(clicks())
@@ -228,7 +236,12 @@ def _calls(case: Case) -> list[tuple[Callable[..., Any], dict[str, Any]]]:
         (ready.model.recommend, {"users": log.users[:2], "k": 3, "exclude_seen": True}),
         (ready.model.recommend_new, {"baskets": [log.items[:2].tolist()], "k": 3}),
         (ready.model.similar_items, {"items": log.items[:2], "k": 3}),
-        (ready.model.set_params, {"rank": 3}),
+        (ready.model.score_known_users, {"rows": np.array([0, 1])}),
+        (ready.model.score_new_users, {"matrix": ready.matrix}),
+        (ready.factorized.encode_users, {"matrix": ready.matrix}),
+        (ready.linear.score_known_users, {"rows": np.array([0, 1])}),
+        (ready.linear.score_new_users, {"matrix": ready.matrix}),
+        (SVD(rank=3).set_params, {"rank": 3}),
         (ready.denoiser.recommend, {"users": log.users[:2], "k": 3}),
         (ready.denoiser.explain, {"user": log.users[0], "frame": None}),
         (ready.denoiser.noise_table, {"frame": None, "limit": 3}),
@@ -317,6 +330,8 @@ def _check_result(name: str, result: Any) -> None:
         arrays = {"data": result.matrix.data}
     elif isinstance(result, Factors):
         arrays = {"users": result.users, "items": result.items}
+    elif isinstance(result, np.ndarray):
+        arrays = {"result": result}
     elif hasattr(result, "scores"):
         arrays = {"scores": result.scores}
     elif isinstance(result, dict) and result:
@@ -326,4 +341,4 @@ def _check_result(name: str, result: Any) -> None:
             raise BrokenPromise("unsound results", f"{name}: {key} is not a number somewhere")
 
 
-ATTACK = Attack("calls", run_case, n_cases=15_000, chunk=250, prepare=lambda folder: fitted().finder)
+ATTACK = Attack("calls", run_case, n_cases=60_000, chunk=250, prepare=lambda folder: fitted().finder)

@@ -9,6 +9,7 @@ import tracemalloc
 import warnings
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -145,11 +146,17 @@ def change_bytes(rng: np.random.Generator, path: Path) -> None:
     path.write_bytes(data)
 
 
+@cache
+def _read_base(base: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return JSON and arrays of a saved model, read once in a process."""
+    return read_folder(base)
+
+
 def make_folder(rng: np.random.Generator, folder: Path) -> None:
     """Copy a saved model and change it."""
     base = BASES[rng.integers(len(BASES))]
     shutil.copytree(base, folder)
-    content, arrays = read_folder(folder)
+    content, arrays = copy.deepcopy(_read_base(base)[0]), dict(_read_base(base)[1])
     kind = rng.random()
     if kind < 0.75:
         for _ in range(int(rng.integers(1, 3))):

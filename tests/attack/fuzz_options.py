@@ -350,4 +350,4 @@ def _stamps(folder: Path) -> dict[str, tuple[int, int, None]]:
     return found
 
 
-ATTACK = Attack("options", run_case, n_cases=25_000, chunk=250, prepare=prepare_folder)
+ATTACK = Attack("options", run_case, n_cases=6_000, chunk=250, prepare=prepare_folder)

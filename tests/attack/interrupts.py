@@ -144,7 +144,7 @@ def run_case(case: Case) -> str:
         raise BrokenPromise("wrong resumes", f"exit {done.returncode} of {' '.join(words)}: {done.stderr[-400:]}")
     if job.digest(case.folder / job.out) != expected:
         raise BrokenPromise("wrong resumes", f"{job.out} of {' '.join(words)} is not what it is without interrupts")
-    left = [each for each in _names(case.folder) if each not in ("clicks.csv", job.out)]
+    left = [each for each in visible_names(case.folder) if each not in ("clicks.csv", job.out)]
     if left and "--resume" in words:
         raise BrokenPromise("half-written files", f"{left} after {' '.join(words)}")
     return f"{name}: same result"
@@ -179,12 +179,12 @@ def _check_output(folder: Path, job: Job, expected: bytes, *, was_killed: bool) 
     """Break a promise if the output is there, but not whole, or if something else is left."""
     out = folder / job.out
     if out.is_dir() and not (out / "model.json").exists():
-        visible = [each for each in _names(out) if not each.startswith((".", "arrays-"))]
+        visible = [each for each in visible_names(out) if not each.startswith((".", "arrays-"))]
         if visible:
             raise BrokenPromise("half-written files", f"{visible} in {job.out}")
     elif out.exists() and job.digest(out) != expected:
         raise BrokenPromise("half-written files", f"{job.out} is there, but not whole")
-    left = [each for each in _names(folder) if each not in ("clicks.csv", job.out)]
+    left = [each for each in visible_names(folder) if each not in ("clicks.csv", job.out)]
     if not was_killed:
         left = [each for each in left if each != f".{job.out}.prorec"]
         work = folder / f".{job.out}.prorec"
@@ -196,7 +196,8 @@ def _check_output(folder: Path, job: Job, expected: bytes, *, was_killed: bool) 
         raise BrokenPromise("half-written files", f"{left} beside {job.out}")
 
 
-def _names(folder: Path) -> list[str]:
+def visible_names(folder: Path) -> list[str]:
+    """Return the names of all files in a folder but those of provenance."""
     return sorted(path.name for path in folder.iterdir() if not path.name.endswith(PROVENANCE))
 
 
@@ -248,7 +249,7 @@ def _start_reproduction(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-ATTACK = Attack("interrupts", run_case, n_cases=240, chunk=4, seconds=600, prepare=prepare_jobs)
+ATTACK = Attack("interrupts", run_case, n_cases=260, chunk=4, seconds=600, prepare=prepare_jobs)
 REPRODUCTION = Attack(
-    "reproduction", run_reproduction_case, n_cases=12, chunk=1, seconds=900, prepare=_expected_results
+    "reproduction", run_reproduction_case, n_cases=8, chunk=1, seconds=900, prepare=_expected_results
 )

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 import prorec
 from prorec import InputError, Interactions, read_interactions
 from prorec.data.source_table import read_source_table
-from prorec.models import Popularity
+from prorec.models import EASE, SVD, WRMF, Model, Popularity, SparseLinear, wrap
 from tests.attack.fuzz_options import check_exit, run_command
 from tests.models.helpers import clicks
 
@@ -87,6 +87,9 @@ def test_other_things_than_interactions_are_refused(call: Callable[[Any], object
         (lambda: prorec.compare([], "a"), "results must be what evaluate returned"),  # type: ignore[arg-type]
         (lambda: clicks().select(np.ones(len(clicks()), bool), hold_out_rest="x"), "must be True or False"),  # type: ignore[arg-type]
         (lambda: clicks().with_item_info(names=[1]), "names must be given by item id"),  # type: ignore[arg-type]
+        (lambda: clicks().select([[1], [1, 2]]), "booleans"),  # type: ignore[arg-type]
+        (lambda: clicks().with_weights("é" * 5000), "weights must be numbers: [^…]{,200}…"),  # type: ignore[arg-type]
+        (lambda: prorec.split_globally(clicks(), np.zeros(())), "ratios must be"),  # type: ignore[arg-type]
         (lambda: clicks().pair_positions(np.array([0.5]), np.array([1])), "whole numbers"),
         (lambda: clicks().pair_positions(np.array([0, 1]), np.array([1])), "as many"),
         (lambda: clicks().user_positions(csr_array((3, 3))), "given as a list of ids"),
@@ -100,6 +103,22 @@ def test_other_things_than_interactions_are_refused(call: Callable[[Any], object
 def test_arguments_of_a_wrong_kind_are_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_a_path_that_is_too_long_is_not_repeated() -> None:
+    for read in (read_interactions, prorec.load):
+        with pytest.raises(InputError) as error:
+            read("é" * 5000)
+        assert len(str(error.value)) < 400
+
+
+def test_a_separator_that_cannot_be_told_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("ann,x;7\nbob,y;9\nann,x;9\n")
+    for words in (["check", "log.csv"], ["denoise", "log.csv", "--out", "out.csv"]):
+        code, _, errors = run_command(words)
+        assert code in (2, 3)
+        assert "pass --separator , or --separator ;" in " ".join(errors.split())
 
 
 def test_equals_takes_anything() -> None:
@@ -116,3 +135,24 @@ def test_a_folder_in_place_of_a_report(tmp_path: Path, monkeypatch: pytest.Monke
     ):
         code, _, errors = run_command(words)
         check_exit(code, errors, words, {2})
+
+
+@pytest.mark.parametrize("model", [SVD(rank=2), WRMF(rank=2, sweeps=1), EASE(), SparseLinear(), wrap(SVD(rank=2))])
+def test_scores_of_rows_and_matrices_that_do_not_fit_are_refused(model: Model) -> None:
+    model.fit(clicks())
+    n_users, n_items = clicks().matrix.shape
+    rows: Any
+    for rows in ([0, n_users - 1], np.array([n_users - 1, 0], np.uint8)):
+        assert model.score_known_users(rows=rows).shape == (2, n_items)
+    assert model.score_known_users(np.array([], int)).shape == (0, n_items)
+    for rows in ([n_users], [-1], [0.5], 0, None, [[0]], "x", [True]):
+        with pytest.raises(InputError, match="rows must be"):
+            model.score_known_users(rows)
+    outside = clicks().matrix.copy()
+    outside.indices[-1] = n_items
+    weights = clicks().matrix * np.nan
+    matrix: Any
+    for matrix in (outside, weights, clicks().matrix[:, 1:], None, np.zeros((1, n_items)), clicks().matrix.tocoo()):
+        for method in (model.score_new_users, model.encode_users):
+            with pytest.raises(InputError, match="matrix"):
+                method(matrix)

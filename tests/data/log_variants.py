@@ -75,6 +75,24 @@ VARIANTS = (
         "semicolons, and commas in every name", 'user;item;name\nann;7;Tea, black\nbob;9;"Milk; 2%, 1 l"\n', **_ANN_BOB
     ),
     Variant("pipes inside a column", "user,item,genres\nann,7,Action|War\nbob,9,Drama|War\n", **_ANN_BOB),
+    Variant(
+        "pipes, and a tab in every name", "ann|7|a\tb\nbob|9|c\td\nann|7|\t\n", warning="there is no header", **_ANN_BOB
+    ),
+    Variant(
+        "tabs in a .tsv, and commas in every name",
+        "ann\t7\tA, B, C, D\nbob\t9\tE, F, G, H\nann\t7\t,,,\n",
+        "log.tsv",
+        warning="there is no header",
+        **_ANN_BOB,
+    ),
+    Variant("semicolons, and a comma in every id", "ann,x;7\nbob,y;9\n", refusal="',' and ';' give 2 columns each"),
+    Variant(
+        "the same, separator named",
+        "ann,x;7\nbob,y;9\n",
+        options={"separator": ";", "header": False},
+        users=("ann,x", "bob,y"),
+        items=(7, 9),
+    ),
     Variant("blanks", "user item\nann 7\nbob 9\n", refusal="give the separator"),
     Variant("blanks, named", "user item\nann 7\nbob 9\n", options={"separator": " "}, **_ANN_BOB),
     Variant("`::` (MovieLens 1M)", "1::7::5\n2::9::4\n", "ratings.dat", refusal="give the separator"),

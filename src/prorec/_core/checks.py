@@ -177,7 +177,7 @@ def check_array(name: str, value: Any) -> NDArray[Any]:
             with np.errstate(over="ignore"):  # an overflow becomes infinity, which the caller refuses
                 array = array.astype(np.float64) if array.dtype.kind in "Of" else array
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{name} must be an array of numbers: {error}") from None
+        raise InputError(f"{name} must be an array of numbers: {shorten(str(error))}") from None
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name} must be an array of numbers; got {array.dtype}")
     return array

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from prorec._core.checks import safe_repr
+from prorec._core.checks import safe_repr, shorten
 from prorec._core.errors import InputError, RowError
 
 _BAD_PATH = (
@@ -26,6 +26,7 @@ _BAD_PATH = (
     errno.EROFS,
 )
 """Errors of the system that a user can remove by giving another path."""
+_LONGEST_PATH = 1000
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of the system that more space would avoid."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -75,18 +76,20 @@ def prefix_errors(path: Path) -> Iterator[None]:
         Of the same class, for each `InputError` of the block but `RowError`; and for errors of the system that another
         path or more space would avoid. `RowError` and other errors pass unchanged.
     """
+    # A path is named in full, unless it is so long that there can be no such file.
+    name = str(path) if len(str(path)) <= _LONGEST_PATH else shorten(str(path))
     try:
         yield
     except RowError:
         raise  # the reader of the file turns the row into a line number
     except InputError as error:
-        raise type(error)(f"{path}: {error}") from error.__cause__
+        raise type(error)(f"{name}: {error}") from error.__cause__
     except OSError as error:
         if error.errno in DISK_FULL:
-            raise InputError(f"{path}: there is no space left to write this file ({error.strerror})") from error
+            raise InputError(f"{name}: there is no space left to write this file ({error.strerror})") from error
         if error.errno not in _BAD_PATH:
             raise
-        raise InputError(f"{path}: {error.strerror}") from error
+        raise InputError(f"{name}: {error.strerror}") from error
 
 
 @contextmanager

@@ -218,7 +218,8 @@ def _parse_time(name: str, time: Any, times: NDArray[Any]) -> Any:
 
 def _check_ratios(ratios: Sequence[float]) -> tuple[Fraction, Fraction]:
     """Return the ratios of validation and test as exact decimals, so that .29 of 100 is 29 and not 28."""
-    if issparse(ratios) or not isinstance(ratios, Iterable) or len(ratios := list(ratios)) not in (2, 3):
+    is_list = isinstance(ratios, Iterable) and not issparse(ratios) and getattr(ratios, "ndim", 1) == 1
+    if not is_list or len(ratios := list(ratios)) not in (2, 3):
         raise InputError(f"ratios must be (train, valid, test) or (train, test); got {safe_repr(ratios)}")
     checked = [check_float("each of the ratios", ratio, 0, 1) for ratio in ratios]
     if abs(sum(checked) - 1) > 1e-6:

@@ -78,37 +78,55 @@ def parse_rows(text: str, separator: str, limit: int = _N_ROWS) -> list[list[str
 
 
 def find_separator(text: str, default: str = ",") -> str:
-    r"""Find the character between columns: the one that gives most rows as many columns as the first one.
+    r"""Find the character between columns: the one that gives all rows as many columns as the first one.
+
+    If several do, the one that gives the most columns counts, because a cell may have another separator in it.
 
     Parameters
     ----------
     text : str
         The first rows.
     default : str, default ","
-        Separator in case of a tie.
+        Separator that the name of the file stands for, which is returned if nothing separates columns. A tab is also
+        preferred to others that fit as well: .tsv means tabs, while .csv may have any separator.
 
     Returns
     -------
     str
         A comma, semicolon, tab or pipe; the default if none of them separates columns.
 
+    Raises
+    ------
+    InputError
+        If several separators fit equally well.
+
     Examples
     --------
     >>> find_separator("user;item;price\nann;tea;3,50\n")
     ';'
     """
-    shares = {}
+    shares, n_columns = {}, {}
     lines = "".join(islice(io.StringIO(text, newline=""), 2 * _N_ROWS))
     for separator in SEPARATORS:
         widths = [len(row) for row in parse_rows(lines, separator)]
         if widths and widths[0] > 1:
             shares[separator] = widths.count(widths[0]) / len(widths)
+            n_columns[separator] = widths[0]
     if not shares:
         return default
     best = [separator for separator, share in shares.items() if share == max(shares.values())]
+    if default == "\t" and default in best:
+        return default
     if "," in best and len(best) > 1 and _DECIMAL_COMMAS.fullmatch(lines):
         best.remove(",")
-    return default if default in best else best[0]
+    widest = max(n_columns[separator] for separator in best)
+    best = [separator for separator in best if n_columns[separator] == widest]
+    if len(best) > 1:
+        raise InputError(
+            f"one separator must fit best, but {' and '.join(map(repr, best))} give {widest} columns each: "
+            f"pass {' or '.join(f'separator={each!r}' for each in best)}"
+        )
+    return best[0]
 
 
 def find_header(rows: Sequence[Sequence[str]], requested: Sequence[object] = ()) -> bool:

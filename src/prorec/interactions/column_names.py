@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 ROLES = ("user", "item", "weight", "rating", "timestamp")
 """Meanings that a column can have."""
@@ -112,9 +113,9 @@ def _rank(name: str, role: str) -> int | None:
     words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name.strip()).lower())
     joined = "".join(words)
     if role == "user":
-        return _rank_id(joined, _PEOPLE, _VISITS)
+        return _rank_ids(_PEOPLE, _VISITS).get(joined)
     if role == "item":
-        return _rank_id(joined, _THINGS, _GROUPS)
+        return _rank_ids(_THINGS, _GROUPS).get(joined)
     if joined == role or (role, joined) == ("timestamp", "time"):
         return 0
     if role == "rating":
@@ -125,11 +126,14 @@ def _rank(name: str, role: str) -> int | None:
     return None
 
 
-def _rank_id(joined: str, usual: str, rare: str) -> int | None:
+@cache
+def _rank_ids(usual: str, rare: str) -> dict[str, int]:
+    """Return how well each name of a column of ids fits."""
+    ranks: dict[str, int] = {}
     for rank, (nouns, endings) in enumerate(
         ((usual, _ID_ENDINGS), (rare, _ID_ENDINGS), (usual, _NAME_ENDINGS), (rare, _NAME_ENDINGS))
     ):
         for noun in nouns.split():
-            if joined in (f"id{noun}", *(noun + ending for ending in endings)):
-                return rank
-    return None
+            for name in (f"id{noun}", *(noun + ending for ending in endings)):
+                ranks.setdefault(name, rank)
+    return ranks

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, sparray, spmatrix
 
-from prorec._core.checks import check_array, check_bool, check_float, safe_repr
+from prorec._core.checks import check_array, check_bool, check_float, safe_repr, shorten
 from prorec._core.errors import DataWarning, InputError
 from prorec.interactions.arrow_types import use_plain_type
 from prorec.interactions.assembly import Assembly, assemble_matrix
@@ -433,7 +433,10 @@ class Interactions:
         InputError
             If `keep` is not one boolean for each interaction.
         """
-        keep = np.asarray(keep)
+        try:
+            keep = np.asarray(keep)
+        except (TypeError, ValueError):
+            raise InputError(f"keep must be {len(self)} booleans; got {safe_repr(keep)}") from None
         if keep.dtype != bool or keep.shape != (len(self),):
             raise InputError(
                 f"keep must be {len(self)} booleans, one for each interaction; got {keep.dtype} {keep.shape}"
@@ -463,8 +466,8 @@ class Interactions:
         """
         try:
             data = np.array(weights, dtype=np.float32)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"weights must be numbers: {error}") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"weights must be numbers: {shorten(str(error))}") from error
         if data.shape != (len(self),):
             raise InputError(f"weights must be {len(self)} numbers, one for each interaction, got {data.shape}")
         matrix = csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)

@@ -11,7 +11,7 @@ import narwhals as nw
 import pyarrow as pa
 from narwhals.exceptions import NarwhalsError
 
-from prorec._core.checks import check_choice, safe_repr
+from prorec._core.checks import check_choice, safe_repr, shorten
 from prorec._core.errors import InputError, MissingExtraError, RowError
 from prorec.interactions.columns import is_number
 
@@ -116,7 +116,7 @@ def read_frame(table: Any) -> nw.DataFrame[Any]:
     except (TypeError, ValueError, NarwhalsError) as error:
         raise InputError(
             f"table must be of pandas, polars, pyarrow or another library that narwhals supports; "
-            f"got {type(table).__name__}: {error}"
+            f"got {type(table).__name__}: {shorten(str(error))}"
         ) from error
 
 

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from prorec._core.array_rules import ArrayRule, check_arrays
-from prorec._core.checks import check_bool, check_int, safe_repr
+from prorec._core.checks import check_bool, check_int, safe_repr, shorten
 from prorec._core.device import explain_out_of_memory, resolve_device
 from prorec._core.errors import DamagedFileError, InputError, MemoryLimitError
 from prorec._core.estimator import Estimator
 from prorec._core.files import as_path, prefix_errors
 from prorec.interactions import Interactions
 from prorec.interactions.tables import frame_type
+from prorec.models._checked_methods import check_arguments
 from prorec.models._cpu_matrix import row_sums
 from prorec.models._top_k import Ranked, rank_in_blocks
 from prorec.models.recommendations import FittedRecommender, Recommendations, SimilarItems
@@ -72,6 +73,7 @@ class Model(Estimator):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        check_arguments(cls)
         if not cls.__name__.startswith("_"):
             Model.registry[cls.__name__] = cls
 
@@ -97,6 +99,11 @@ class Model(Estimator):
         -------
         array of float32
             Users × rank.
+
+        Raises
+        ------
+        InputError
+            If the matrix is no csr_array, has other columns than items, or has parts that do not fit together.
         """
         raise NotImplementedError
 
@@ -247,6 +254,11 @@ class Model(Estimator):
         -------
         array of float32
             Users × items; higher is better.
+
+        Raises
+        ------
+        InputError
+            If a row is not from 0 to the number of users − 1.
         """
         return self._score(self._fitted()["users"][rows])
 
@@ -262,6 +274,11 @@ class Model(Estimator):
         -------
         array of float32
             Users × items; higher is better.
+
+        Raises
+        ------
+        InputError
+            As `encode_users`.
         """
         return self._score(self.encode_users(matrix))
 
@@ -509,7 +526,7 @@ class Model(Estimator):
         try:
             model = cls(**parameters | device)
         except TypeError as error:
-            raise InputError(f"the parameters are not those of {cls.__name__}: {error}") from None
+            raise InputError(f"the parameters are not those of {cls.__name__}: {shorten(str(error))}") from None
         shape = interactions.matrix.shape
         with suppress(MemoryLimitError):  # a model that was fitted on a larger machine can still recommend
             model.check_parameters(shape)
@@ -522,6 +539,8 @@ class Model(Estimator):
         n_users, n_items = interactions.n_users, interactions.n_items
         return {"learned from": f"{n_users:,} users × {n_items:,} items, {len(interactions):,} interactions"}
 
+
+check_arguments(Model)
 
 _saved_classes: dict[str, type[Any]] = {}
 
