@@ -141,7 +141,8 @@ class ReleaseCheck:
         return run(self.bin / "python", "-m", "pytest", "-q", "@tests/smoke.txt", cwd=tree).splitlines()[-1]
 
     def _install(self, *packages: str | Path) -> None:
-        run(self.bin / "python", "-m", "pip", "install", "-q", "--no-compile", "-c", ROOT / "constraints.txt", *packages)
+        options = ("-q", "--no-compile", "-c", ROOT / "constraints.txt")
+        run(self.bin / "python", "-m", "pip", "install", *options, *packages)
 
 
 def main() -> int:
