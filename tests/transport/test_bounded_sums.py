@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 
 from prorec import Factors, InputError
 from prorec.transport import BoundedPlan, Marginals, bound_log_sums, relaxed
-from prorec.transport.bounded_sums import _log_phi, bound_tails, make_shells
+from prorec.transport.bounded_sums import _log_phi, _psi, bound_tails, make_shells
 from prorec.transport.factors import Link
 from tests.transport.problems import make_problem, relaxed_plan
 
@@ -138,6 +138,13 @@ def test_moments_of_shells() -> None:
         np.testing.assert_allclose(shells.means[k], mean)
         np.testing.assert_allclose(shells.moments[k], np.cov(members.T, aweights=weights, bias=True), atol=1e-12)
         assert shells.radii[k] == pytest.approx(np.linalg.norm(members - mean, axis=1).max())
+        third = shells.third_moments[k]
+        assert (third is None) == (len(members) < 20 * 6)
+        if third is not None:  # for any vector, the mean of (u·(v − c))³
+            u = rng.normal(size=3)
+            cubes = np.average(((members - mean) @ u) ** 3, weights=weights)
+            products = [u[a] * u[b] for a in range(3) for b in range(a, 3)]
+            assert np.array(products) @ third @ u == pytest.approx(cubes)
 
 
 @pytest.mark.parametrize("tolerance", [1e-3, 0.1, 1.0])
@@ -171,6 +178,27 @@ def test_phi_by_its_series(t: float) -> None:
             term = Fraction(float(term * x / k)) if k > 40 else term * x / k  # keeps the fractions short
         wanted = math.log(total) if t > -30 else math.log((math.exp(t) - 1 - t) / t**2)
     assert _log_phi(np.array([t]))[0] == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize("t", [0.0, 1e-9, 1e-3, 0.5, 1.0, 4.0])
+def test_psi_by_its_series(t: float) -> None:
+    """ψ(t) = Σ_k t^(k + 2) / (k + 4)!, in exact fractions."""
+    wanted = sum(Fraction(t) ** (k + 2) / math.factorial(k + 4) for k in range(40))
+    assert float(wanted) <= _psi(np.array([t]))[0] <= float(wanted) * (1 + 1e-11)
+
+
+def test_a_third_moment_saves_pairs_where_scores_are_skewed() -> None:
+    """Lengths alike and scores skewed, so that neither the head nor two moments bring the bounds together."""
+    rng = np.random.default_rng(0)
+    items = rng.exponential(0.25, size=(20_000, 4))
+    items /= np.maximum(np.linalg.norm(items, axis=1, keepdims=True), 1)
+    factors = Factors(rng.normal(0, 0.3, size=(400, 4)), items)
+    sums = bound_log_sums(factors, 1.0)
+    exact = exact_log_sums(factors, 1.0)
+    assert ((sums.low <= exact) & (exact <= sums.high)).all()
+    second = np.mean((items @ factors.users.T - (items @ factors.users.T).mean(axis=0)) ** 2, axis=0)
+    normal = (items @ factors.users.T).mean(axis=0) + second / 2 + np.log(len(items))
+    assert np.abs(sums.estimate - exact).max() < 0.5 * np.abs(normal - exact).max()
 
 
 def test_very_large_scores_stay_finite() -> None:

@@ -7,7 +7,12 @@ factors over γ, and with weights w_j = e^(b_j/γ) for an item bias b, items wit
     Σ_j w_j·e^(u·v_j)  =  e^(u·c)·W·(1 + q·φ),    φ(−L) ≤ φ ≤ φ(L),    φ(t) = (e^t − 1 − t)/t²,
 
 where W is the sum of their weights, q the weighted mean of t_j² for t_j = u·(v_j − c), and L = ‖u‖·max_j ‖v_j − c‖ is
-at least |t_j|. For the weighted mean of t_j is 0, and φ increases. q needs no pairs but the items' second moment.
+at least |t_j|. For the weighted mean of t_j is 0, and φ increases. q needs no pairs but the items' second moment. With
+the third moment, c₃ is the weighted mean of t_j³, and closer bounds of the same sum over W are
+
+    1 + q/2 + c₃/6    and    1 + q/2 + c₃/6 + q·ψ(L),    ψ(t) = (e^t − 1 − t − t²/2 − t³/6)/t²,
+
+because the part of e^t beyond its third power is never negative, and at most ψ(L)·t².
 
 The tail is cut into shells of items with factors of similar length, which have moments of their own. Each user gets the
 shortest head that brings the bounds together. Nothing is drawn at random, so no bound fails by chance.
@@ -38,7 +43,10 @@ _GROWTH = 1.5  # of the head from shell to shell; a smaller one saves pairs and 
 _ROUNDING = 4e-5  # relative error of sums in single precision, see the manual
 _DOUBLE_ROUNDING = 1e-15  # of scores over γ in double precision, relative to the product of lengths
 _MAX_LENGTH = 1e100  # beyond, moments of short factors might vanish
-_PART = 4096  # rows whose bounds are computed at a time
+_PART = 1024  # rows whose bounds are computed at a time
+_THIRD_MOMENT_SHARE = 20  # a third moment costs a twentieth of the pairs of its shell, or less
+_MAX_THIRD_REACH = 4.0  # L beyond which a third moment brings the bounds no closer
+_PSI_TERMS = 40
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,6 +93,8 @@ class Shells(NamedTuple):
     """Weighted mean of (v − c)(v − c)ᵀ of each shell, shells × width × width."""
     radii: Vector
     """Largest ‖v − c‖ of each shell."""
+    third_moments: list[NDArray[np.float64] | None]
+    """Weighted mean of v_a·v_b·v_c around c, pairs a ≤ b × width, for each shell that is large enough for its cost."""
 
 
 class TailBounds(NamedTuple):
@@ -208,7 +218,7 @@ def bound_log_sums(
         estimate + row_shift,
         low + row_shift - rounding,
         high + row_shift + rounding,
-        n_total + len(rows) * len(shells.radii) * rows.shape[1],
+        n_total + len(rows) * _count_moment_pairs(shells),
         len(rows) * len(columns),
     )
 
@@ -232,7 +242,7 @@ def make_shells(columns: NDArray[Any], log_weights: Vector) -> Shells:
     starts = [0, min(_SMALLEST_SHELL, len(columns))]
     while starts[-1] < len(columns):
         starts.append(min(int(starts[-1] * _GROWTH), len(columns)))
-    sums, means, moments, radii = [], [], [], []
+    sums, means, moments, radii, third = [], [], [], [], []
     for start, stop in itertools.pairwise(starts):
         shell = columns[order[start:stop]].astype(np.float64)
         sums.append(logsumexp(log_weights[order[start:stop]]))
@@ -241,7 +251,9 @@ def make_shells(columns: NDArray[Any], log_weights: Vector) -> Shells:
         shell -= means[-1]
         moments.append((shell.T * shares) @ shell)
         radii.append(np.linalg.norm(shell, axis=1).max())
-    return Shells(order, np.array(starts), np.array(sums), np.array(means), np.array(moments), np.array(radii))
+        is_large = len(shell) >= _THIRD_MOMENT_SHARE * _count_products(columns.shape[1])
+        third.append(_third_moment(shell, shares) if is_large else None)
+    return Shells(order, np.array(starts), np.array(sums), np.array(means), np.array(moments), np.array(radii), third)
 
 
 def bound_tails(rows: NDArray[np.float64], shells: Shells, tolerance: float) -> TailBounds:
@@ -267,7 +279,19 @@ def bound_tails(rows: NDArray[np.float64], shells: Shells, tolerance: float) -> 
         log_second = np.log(np.clip(second, 0, reach**2))
     low = shifts + np.logaddexp(0, log_second + _log_phi(-reach))
     high = shifts + np.logaddexp(0, log_second + _log_phi(reach))
-    estimate = np.clip(shifts + second / 2, low, high)  # right if scores are from a normal distribution
+    estimate = second / 2  # right if scores are from a normal distribution
+    products = _multiply_pairs(rows) if any(third is not None for third in shells.third_moments) else rows
+    for shell, third in enumerate(shells.third_moments):
+        if third is None:
+            continue
+        near = np.flatnonzero(reach[:, shell] <= _MAX_THIRD_REACH)
+        cubic = np.einsum("ij,ij->i", products[near] @ third, rows[near]) / 6
+        least = np.maximum(1 + second[near, shell] / 2 + cubic, np.finfo(np.float64).tiny)
+        most = least + np.exp(log_second[near, shell]) * _psi(reach[near, shell])
+        low[near, shell] = np.maximum(low[near, shell], shifts[near, shell] + np.log(least))
+        high[near, shell] = np.minimum(high[near, shell], shifts[near, shell] + np.log(most))
+        estimate[near, shell] += cubic
+    estimate = np.clip(shifts + estimate, low, high)
     # Sums over the shells from each shell on, and over none.
     low, estimate, high = (_sums_from_each(each) for each in (low, estimate, high))
     with np.errstate(invalid="ignore", over="ignore"):
@@ -286,6 +310,43 @@ def _log_phi(t: NDArray[np.float64]) -> NDArray[np.float64]:
     result[is_small] = np.log(0.5 + small / 6 + small**2 / 24 + small**3 / 120)
     result[is_large] = large - 2 * np.log(large)  # slightly too large, which an upper bound may be
     return result
+
+
+def _psi(t: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Compute ψ(t) = (e^t − 1 − t − t²/2 − t³/6)/t² for t from 0 to `_MAX_THIRD_REACH`, rounded up."""
+    total = np.zeros_like(t)
+    for power in range(_PSI_TERMS + 3, 3, -1):
+        total = (total + 1) * t / power
+    return total * t / 6 * (1 + 1e-12)
+
+
+def _third_moment(shell: NDArray[np.float64], shares: Vector) -> NDArray[np.float64]:
+    """Compute the weighted mean of v_a·v_b·v_c; pairs a < b count twice."""
+    total = np.zeros((_count_products(shell.shape[1]), shell.shape[1]))
+    for start in range(0, len(shell), _PART):
+        part = shell[start : start + _PART]
+        total += _multiply_pairs(part).T @ (part * shares[start : start + _PART, None])
+    a, b = np.triu_indices(shell.shape[1])
+    total[a < b] *= 2
+    return total
+
+
+def _multiply_pairs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the products of each two coordinates a ≤ b."""
+    a, b = np.triu_indices(vectors.shape[1])
+    return vectors[:, a] * vectors[:, b]
+
+
+def _count_products(width: int) -> int:
+    """Return the work of a third moment for one row, in pairs."""
+    return width * (width + 1) // 2
+
+
+def _count_moment_pairs(shells: Shells) -> int:
+    """Return the work of all moments for one row, in pairs."""
+    n_third = sum(third is not None for third in shells.third_moments)
+    width = shells.means.shape[1]
+    return len(shells.radii) * width + n_third * _count_products(width)
 
 
 def _sums_from_each(values: NDArray[np.float64]) -> NDArray[np.float64]:
