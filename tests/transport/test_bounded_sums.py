@@ -17,8 +17,8 @@ from scipy.special import logsumexp
 
 from prorec import Factors, InputError
 from prorec.transport import BoundedPlan, Marginals, bound_log_sums, relaxed
-from prorec.transport.bounded_sums import _log_phi, _psi, bound_tails, make_shells
 from prorec.transport.factors import Link
+from prorec.transport.tail_bounds import _log_phi, _psi, bound_tails, make_shells
 from tests.transport.problems import make_problem, relaxed_plan
 
 Side = Literal["users", "items"]
@@ -124,7 +124,7 @@ def test_little_memory_changes_nothing() -> None:
 
 def test_moments_of_shells() -> None:
     rng = np.random.default_rng(0)
-    columns, log_weights = rng.normal(1, 2, size=(1000, 3)).astype(np.float32), rng.normal(300, 2, size=1000)
+    columns, log_weights = rng.normal(1, 2, size=(1000, 3)), rng.normal(300, 2, size=1000)
     shells = make_shells(columns, log_weights)
     assert sorted(shells.order) == list(range(1000))
     assert (shells.starts[0], shells.starts[-1]) == (0, 1000)
@@ -257,7 +257,7 @@ def lower_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_exact_plan_of_a_large_catalogue_names_the_bounded_one(monkeypatch: pytest.MonkeyPatch) -> None:
     lower_limits(monkeypatch)
     problem = make_problem(50, 40)
-    with pytest.warns(UserWarning, match='50 users × 40 items are 2e\\+03 pairs.*method="bounded"'):
+    with pytest.warns(UserWarning, match='50 users × 40 items are 2e\\+03 pairs.*relaxed.*method="bounded"'):
         relaxed(problem.factors, problem.marginals, 0.5)
 
 

@@ -172,7 +172,7 @@ def _warn_if_large(scores: Factors | ScoreFunction, backend: Backend) -> None:
     ):
         warnings.warn(
             f"{n_users:,} users × {n_items:,} items are {n_users * n_items:.2g} pairs, which take long on the CPU. "
-            'Pass method="bounded" to bound the sums of the plan from a part of them',
+            'transport.relaxed(…, method="bounded") bounds the sums of the plan from a part of them',
             UserWarning,
             stacklevel=3,
         )
