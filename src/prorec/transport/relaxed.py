@@ -73,7 +73,7 @@ def relaxed(
     side: Literal["both", "users", "items"] = "both",
     *,
     method: Literal["exact", "bounded"] = "exact",
-    tolerance: float = 0.01,
+    tolerance: float = 0.02,
     device: str = "auto",
     precision: Precision = "high",
     memory: float = DEFAULT_MEMORY,
@@ -99,7 +99,7 @@ def relaxed(
     method : {"exact", "bounded"}, default "exact"
         `"exact"` goes over all pairs. `"bounded"` is for large catalogues: it bounds the sums by `bound_log_sums`, on
         the CPU, and returns a `BoundedPlan`, whose values have proven error bounds.
-    tolerance : float, default 0.01
+    tolerance : float, default 0.02
         Largest relative distance between the bounds of a sum, from 0.0001 to 1; only for `"bounded"`.
     device : str, default "auto"
         `"auto"` uses a GPU if there is one and there are at least a billion pairs; `"cpu"`; or `"cuda"`.
