@@ -6,17 +6,20 @@ result into new weights. The package knows nothing of recommenders.
 """
 
 from prorec.transport.blocks import DEFAULT_MEMORY
+from prorec.transport.bounded_sums import BoundedSums, bound_log_sums
 from prorec.transport.emd import emd
 from prorec.transport.factors import Factors
 from prorec.transport.marginals import Marginals
 from prorec.transport.plan import MarginalErrors, Plan
 from prorec.transport.relabeling import compute_label_probabilities, relabel
-from prorec.transport.relaxed import relaxed
+from prorec.transport.relaxed import BoundedPlan, relaxed
 from prorec.transport.sinkhorn import SinkhornPlan, sinkhorn
 from prorec.transport.thresholds import Matching, Threshold, find_row_thresholds
 
 __all__ = [
     "DEFAULT_MEMORY",
+    "BoundedPlan",
+    "BoundedSums",
     "Factors",
     "MarginalErrors",
     "Marginals",
@@ -24,6 +27,7 @@ __all__ = [
     "Plan",
     "SinkhornPlan",
     "Threshold",
+    "bound_log_sums",
     "compute_label_probabilities",
     "emd",
     "find_row_thresholds",
