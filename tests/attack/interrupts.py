@@ -250,6 +250,4 @@ def _start_reproduction(folder: Path) -> subprocess.Popen[bytes]:
 
 
 ATTACK = Attack("interrupts", run_case, n_cases=260, chunk=4, seconds=600, prepare=prepare_jobs)
-REPRODUCTION = Attack(
-    "reproduction", run_reproduction_case, n_cases=8, chunk=1, seconds=900, prepare=_expected_results
-)
+REPRODUCTION = Attack("reproduction", run_reproduction_case, n_cases=8, chunk=1, seconds=900, prepare=_expected_results)
