@@ -72,7 +72,10 @@ MODELS: Mapping[str, tuple[Model, Grid]] = {
     ),
     "SVD": (SVD(rank=20), {"rank": (10, 20, 50, 100), "activity_power": _POWERS}),
     "VAE": (VAE(hidden=None, epochs=50), {"regularization": (1e-5, 1e-4, 1e-3)}),
-    "CDAE": (CDAE(epochs=50), {"regularization": (1e-5, 1e-4, 1e-3)}),
+    "CDAE": (
+        CDAE(rank=50, regularization=0.03, epochs=20, batch_size=100, learning_rate=0.01),
+        {"regularization": (0.001, 0.01, 0.03), "epochs": (10, 20, 30)},
+    ),
 }
 """Each model with the values over which its parameters are tuned."""
 CONTROLS: Mapping[str, Callable[[Weights, Interactions], Weights]] = {
