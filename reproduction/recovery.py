@@ -97,6 +97,7 @@ _FITS = 3
 """Fits of a network from different random starts, over which results are means: single ones differ by more than weights
 make them differ."""
 _RULE = "| --- "
+_MISSING = "–"
 
 
 class Cell(NamedTuple):
@@ -331,10 +332,15 @@ def make_tables(records: Sequence[Mapping[str, Any]]) -> str:
     for model in models:
         noisy = [own for (name, _, kind), own in groups.items() if name == model and kind != "none"]
         if noisy:
-            shares = [_share_recovered(noisy, row) for row in compared]
-            p = _p_against(noisy, DENOISED, "shuffled") if "shuffled" in compared else float("nan")
-            in_all.append(f"| {model} | {' | '.join(f'{share:.0%}' for share in shares)} | {p:.1g} |")
+            cells = [f"{_share_recovered(noisy, row):.0%}" if _has_row(noisy, row) else _MISSING for row in compared]
+            p = f"{_p_against(noisy, DENOISED, 'shuffled'):.1g}" if _has_row(noisy, "shuffled") else _MISSING
+            in_all.append(f"| {model} | {' | '.join(cells)} | {p} |")
     return "\n\n".join("\n".join(lines) for lines in (clean, by_noise, in_all) if len(lines) > 2)
+
+
+def _has_row(groups: Sequence[Sequence[Mapping[str, Any]]], row: str) -> bool:
+    """Return whether a row, such as a control, was run in all cells."""
+    return all(row in record["rows"] for own in groups for record in own)
 
 
 def _values(records: Sequence[Mapping[str, Any]], row: str) -> NDArray[np.float64]:
@@ -348,6 +354,8 @@ def _mean(records: Sequence[Mapping[str, Any]], row: str) -> float:
 
 def _describe_gain(records: Sequence[Mapping[str, Any]], row: str) -> str:
     """Return the relative difference from the plain model; * means p < .01 over users."""
+    if not _has_row([records], row):
+        return _MISSING
     difference = _values(records, row) - _values(records, PLAIN)
     star = "*" if paired_t(difference) < 0.01 else ""
     return f"{difference.mean() / _mean(records, PLAIN):+.1%}{star}"
