@@ -168,8 +168,9 @@ class EASE(Model):
     def _invert(self, gram: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the inverse of a positive definite matrix, in its memory."""
         with single_blas_thread(len(gram)):
-            # The transposed view is in the order of LAPACK, which therefore needs no copy.
-            factor, info = lapack.dpotrf(gram.T, lower=True, overwrite_a=True)
+            # LAPACK copies what is not in its own order; a symmetric matrix is its transpose.
+            in_order = gram if gram.flags.f_contiguous else gram.T
+            factor, info = lapack.dpotrf(in_order, lower=True, overwrite_a=True)
             inverse, info = lapack.dpotri(factor, lower=True, overwrite_c=True) if info == 0 else (factor, info)
         self._check_factorized(is_positive=info == 0)
         inverse = inverse.T  # its upper triangle is the result
