@@ -238,9 +238,10 @@ def run_cell(cell: Cell, row_names: Sequence[str], device: str, out: Path) -> No
         weights = {name: _row_weights(row, split, name, part, out) for name, part in parts.items()}
         begin = rows[PLAIN]["parameters"] if rows else None
         parameters = _tune(model, grid, parts["inner"].clicks.with_weights(weights["inner"]), valid, begin)
-        tuned, weighted = with_parameters(model, parameters), parts["outer"].clicks.with_weights(weights["outer"])
-        starts = [replace(tuned, seed=seed) for seed in range(_FITS)] if isinstance(model, VAE | CDAE) else [tuned]
-        results = [prorec.evaluate(_fit(each, weighted), test, k=10).per_user for each in starts]
+        weighted = parts["outer"].clicks.with_weights(weights["outer"])
+        starts = [{"seed": seed} for seed in range(_FITS)] if isinstance(model, VAE | CDAE) else [{}]
+        fits = [_fit(with_parameters(model, parameters | start), weighted) for start in starts]
+        results = [prorec.evaluate(fitted, test, k=10).per_user for fitted in fits]
         values = {name: np.mean([each[name] for each in results], axis=0).round(5).tolist() for name in METRICS}
         rows[row] = {"parameters": parameters, **values}
     record = cell._asdict() | {"rows": rows, "seconds": round(time.perf_counter() - start, 1)}
