@@ -79,7 +79,7 @@ def test_read_only_arrays_stay_unchanged(device: torch.device) -> None:
 def test_krylov_space_of_svd(device: torch.device) -> None:
     """The matrix is too large for an exact decomposition."""
     matrix = make_matrix(700, 500)
-    values = np.linalg.norm(SVD(rank=5).fit(matrix).arrays_["users"], axis=0)
+    values = np.linalg.norm(SVD(rank=5, weight_meaning="value").fit(matrix).arrays_["users"], axis=0)
     np.testing.assert_allclose(values, np.linalg.svd(matrix.toarray(), compute_uv=False)[:5], rtol=2e-2)
     models: list[Model] = [SVD(rank=5), NCE(rank=5)]
     for model in models:

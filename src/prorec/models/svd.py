@@ -65,8 +65,8 @@ class SVD(Model):
     activity_power: float = 0.0
     """Exponent p of a user's activity; each user counts activity^(−p) times. With 0 all count the same."""
     weight_meaning: WeightMeaning = "probability"
-    """Meaning of a weight: "probability" of a genuine click, or "value", which stands for X_ij itself, so that errors of
-    all items count the same, as in the ProRec paper."""
+    """Meaning of a weight: "probability" of a genuine click, or "value", which stands for X_ij itself, so that the
+    errors of all items count the same, as in the ProRec paper."""
     seed: int = 0
     """Seed of the random start of the decomposition."""
     device: str = field(default="auto", repr=False, compare=False)
