@@ -82,7 +82,7 @@ def cosine(clicks: Interactions, seed: int) -> NoiseScores:
     normalized = csr_array(
         ((1 / np.sqrt(by_user * by_item)).astype(np.float32), matrix.indices, matrix.indptr), shape=matrix.shape
     )
-    learned = SVD(rank=_RANK, seed=seed).fit(normalized).arrays_
+    learned = SVD(rank=_RANK, weight_meaning="value", seed=seed).fit(normalized).arrays_
     users = learned["users"] + normalized @ learned["items"]
     items = learned["items"] + normalized.T @ learned["users"]
     unit = [side / np.maximum(np.linalg.norm(side, axis=1, keepdims=True), 1e-12) for side in (users, items)]

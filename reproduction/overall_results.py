@@ -20,7 +20,7 @@ from prorec.models.autoencoder import Loss
 from reproduction.protocol import Protocol, Result, Row, StepProgress
 
 MODELS: Mapping[str, Model] = {
-    "SVD": SVD(),
+    "SVD": SVD(weight_meaning="value"),
     "NCE": NCE(weight_meaning="value"),
     "CDAE": CDAE(device="auto", epochs=50),
     "WRMF": WRMF(weight_meaning="value"),

@@ -72,7 +72,10 @@ MODELS: Mapping[str, tuple[Model, Grid]] = {
     ),
     "SVD": (SVD(rank=20), {"rank": (10, 20, 50, 100), "activity_power": _POWERS}),
     "VAE": (VAE(hidden=None, epochs=50), {"regularization": (1e-5, 1e-4, 1e-3)}),
-    "CDAE": (CDAE(epochs=50), {"regularization": (1e-5, 1e-4, 1e-3)}),
+    "CDAE": (
+        CDAE(rank=50, regularization=0.03, epochs=20, batch_size=100, learning_rate=0.01),
+        {"regularization": (0.001, 0.01, 0.03), "epochs": (10, 20, 30)},
+    ),
 }
 """Each model with the values over which its parameters are tuned."""
 CONTROLS: Mapping[str, Callable[[Weights, Interactions], Weights]] = {
@@ -90,7 +93,11 @@ KINDS = ("none", "uniform", "popularity", "swap")
 METRICS = ("ndcg@10", "recall@10")
 _LEVEL = 0.2
 _ORACLE_FOLDS = 3
+_FITS = 3
+"""Fits of a network from different random starts, over which results are means: single ones differ by more than weights
+make them differ."""
 _RULE = "| --- "
+_MISSING = "–"
 
 
 class Cell(NamedTuple):
@@ -133,11 +140,8 @@ def main(
     check_int("seeds", seeds, 1)
     check_int("processes", processes, 1)
     create_folder(out)
-    # EASE has weights between all items, which is too much for AToy.
     cells = [
-        Cell(log, kind, seed, model)
-        for model, log, kind, seed in product(model_names, names, kind_names, range(seeds))
-        if (model, log) != ("EASE", "atoy")
+        Cell(log, kind, seed, model) for model, log, kind, seed in product(model_names, names, kind_names, range(seeds))
     ]
     splits = [Split(*each) for each in product(names, kind_names, range(seeds))]
     tasks: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
@@ -235,9 +239,11 @@ def run_cell(cell: Cell, row_names: Sequence[str], device: str, out: Path) -> No
         weights = {name: _row_weights(row, split, name, part, out) for name, part in parts.items()}
         begin = rows[PLAIN]["parameters"] if rows else None
         parameters = _tune(model, grid, parts["inner"].clicks.with_weights(weights["inner"]), valid, begin)
-        fitted = _fit(with_parameters(model, parameters), parts["outer"].clicks.with_weights(weights["outer"]))
-        result = prorec.evaluate(fitted, test, k=10)
-        values = {name: np.round(result.per_user[name], 5).tolist() for name in METRICS}
+        weighted = parts["outer"].clicks.with_weights(weights["outer"])
+        starts = [{"seed": seed} for seed in range(_FITS)] if isinstance(model, VAE | CDAE) else [{}]
+        fits = [_fit(with_parameters(model, parameters | start), weighted) for start in starts]
+        results = [prorec.evaluate(fitted, test, k=10).per_user for fitted in fits]
+        values = {name: np.mean([each[name] for each in results], axis=0).round(5).tolist() for name in METRICS}
         rows[row] = {"parameters": parameters, **values}
     record = cell._asdict() | {"rows": rows, "seconds": round(time.perf_counter() - start, 1)}
     with atomic_write(out / cell.file_name) as file:
@@ -328,10 +334,15 @@ def make_tables(records: Sequence[Mapping[str, Any]]) -> str:
     for model in models:
         noisy = [own for (name, _, kind), own in groups.items() if name == model and kind != "none"]
         if noisy:
-            shares = [_share_recovered(noisy, row) for row in compared]
-            p = _p_against(noisy, DENOISED, "shuffled") if "shuffled" in compared else float("nan")
-            in_all.append(f"| {model} | {' | '.join(f'{share:.0%}' for share in shares)} | {p:.1g} |")
+            cells = [f"{_share_recovered(noisy, row):.0%}" if _has_row(noisy, row) else _MISSING for row in compared]
+            p = f"{_p_against(noisy, DENOISED, 'shuffled'):.1g}" if _has_row(noisy, "shuffled") else _MISSING
+            in_all.append(f"| {model} | {' | '.join(cells)} | {p} |")
     return "\n\n".join("\n".join(lines) for lines in (clean, by_noise, in_all) if len(lines) > 2)
+
+
+def _has_row(groups: Sequence[Sequence[Mapping[str, Any]]], row: str) -> bool:
+    """Return whether a row, such as a control, was run in all cells."""
+    return all(row in record["rows"] for own in groups for record in own)
 
 
 def _values(records: Sequence[Mapping[str, Any]], row: str) -> NDArray[np.float64]:
@@ -345,6 +356,8 @@ def _mean(records: Sequence[Mapping[str, Any]], row: str) -> float:
 
 def _describe_gain(records: Sequence[Mapping[str, Any]], row: str) -> str:
     """Return the relative difference from the plain model; * means p < .01 over users."""
+    if not _has_row([records], row):
+        return _MISSING
     difference = _values(records, row) - _values(records, PLAIN)
     star = "*" if paired_t(difference) < 0.01 else ""
     return f"{difference.mean() / _mean(records, PLAIN):+.1%}{star}"

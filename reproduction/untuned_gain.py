@@ -27,10 +27,11 @@ from prorec.models import EASE, NCE, SVD, WRMF, Model
 SEEDS = (0, 1, 2)
 # As in the paper, a weight stands for the value of an entry.
 _NCE, _WRMF, _EASE = NCE(weight_meaning="value"), WRMF(weight_meaning="value"), EASE(weight_meaning="value")
+_SVD = SVD(weight_meaning="value")
 DEFAULTS: Mapping[str, tuple[Model, ...]] = {
-    "amusic": (_NCE, SVD(), _WRMF),
-    "atoy": (_NCE, SVD(), _WRMF),
-    "ml-100k": (_NCE, SVD(), _WRMF, _EASE),
+    "amusic": (_NCE, _SVD, _WRMF),
+    "atoy": (_NCE, _SVD, _WRMF),
+    "ml-100k": (_NCE, _SVD, _WRMF, _EASE),
     "gowalla": (_NCE,),
 }
 _RIDGE = 1000.0

@@ -43,7 +43,7 @@ def test_too_little_memory() -> None:
     with pytest.raises(MemoryLimitError, match="memory must be at least"):
         prorec.ProRec(NCE(rank=2), memory=10.0).fit(clicks())
     with pytest.raises(MemoryLimitError, match="100,000 items"):
-        EASE().check_parameters((10, 100_000))
+        EASE().check_parameters((100_000, 100_000))
 
 
 def test_a_damaged_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 
 from prorec.denoise.loss import ModelLoss
 from prorec.models import BPR, CDAE, EASE, NCE, SVD, VAE, WRMF, LightGCN, Model, SparseLinear
-from tests.models.helpers import all_scores, clicks, make_small
+from tests.models.helpers import all_scores, clicks, make_matrix, make_small
 
 torch.set_num_threads(1)
 
@@ -47,6 +47,14 @@ def test_loss_equals_the_dense_reference(kind: type[Model]) -> None:
         of_network += 59 * 1e-5 * learned["encoder_bias"]
     assert got.penalty == pytest.approx(penalty.get(kind, of_network), rel=1e-5)
     assert got.total == got.error + got.penalty
+
+
+def test_the_penalty_of_ease_with_fewer_users_than_items() -> None:
+    matrix = make_matrix(20, 50)
+    model = EASE(3.0).fit(matrix)
+    b = model.similarities_(np.arange(50)).astype(np.float64)
+    assert np.abs(b).max() > 0.01
+    assert ModelLoss(model, matrix)(matrix.data).penalty == pytest.approx(3 * (b**2).sum(), rel=1e-5)
 
 
 def test_the_items_of_nce_minimize_the_loss() -> None:

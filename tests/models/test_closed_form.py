@@ -57,7 +57,7 @@ def test_svd_of_ones() -> None:
 
 def test_svd_keeps_as_much_as_arpack() -> None:
     matrix = make_matrix(1500, 1200, density=0.05)
-    ours = np.linalg.norm(SVD(30).fit(matrix).arrays_["users"])
+    ours = np.linalg.norm(SVD(30, weight_meaning="value").fit(matrix).arrays_["users"])
     theirs = np.linalg.norm(svds(matrix.astype(float), 30)[1])
     assert ours > 0.99 * theirs
 

@@ -79,7 +79,7 @@ def test_read_only_arrays_stay_unchanged(device: torch.device) -> None:
 def test_krylov_space_of_svd(device: torch.device) -> None:
     """The matrix is too large for an exact decomposition."""
     matrix = make_matrix(700, 500)
-    values = np.linalg.norm(SVD(rank=5).fit(matrix).arrays_["users"], axis=0)
+    values = np.linalg.norm(SVD(rank=5, weight_meaning="value").fit(matrix).arrays_["users"], axis=0)
     np.testing.assert_allclose(values, np.linalg.svd(matrix.toarray(), compute_uv=False)[:5], rtol=2e-2)
     models: list[Model] = [SVD(rank=5), NCE(rank=5)]
     for model in models:
@@ -144,10 +144,12 @@ def test_wrmf_with_little_memory(device: torch.device, monkeypatch: pytest.Monke
 
 def test_ease_refuses_more_than_the_free_memory(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_module, "free_memory", lambda _: 2e9)
-    with pytest.raises(InputError, match=r"EASE needs 3 GB .* 10,000 items; 2 GB are free on"):
-        EASE().fit(csr_array((2, 10_000), dtype=np.float32))
-    with pytest.raises(InputError, match="regularization of 1e-300 is too small"):
-        EASE(1e-300).fit(csr_array(np.ones((3, 4), dtype=np.float32)))
+    for shape, side in (((20_000, 10_000), "items"), ((10_000, 20_000), "users")):
+        with pytest.raises(InputError, match=rf"EASE needs 3 GB .* 10,000 {side}; 2 GB are free on"):
+            EASE().fit(csr_array(shape, dtype=np.float32))
+    for shape in ((4, 3), (3, 4)):
+        with pytest.raises(InputError, match="regularization of 1e-300 is too small"):
+            EASE(1e-300).fit(csr_array(np.ones(shape, dtype=np.float32)))
 
 
 def test_lack_of_memory_is_explained(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

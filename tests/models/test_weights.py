@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 import prorec
 from prorec.models import CDAE, EASE, NCE, SVD, VAE, WRMF, Model, Popularity, SparseLinear, _training
 from prorec.models._batches import BatchMaker
+from prorec.models.model import WeightMeaning
 from tests.models.helpers import all_scores, clicks, make_matrix
 
 Dense = NDArray[np.float64]
@@ -88,20 +89,47 @@ def test_sparse_linear_minimizes_its_expected_loss() -> None:
     assert (np.count_nonzero(b, axis=0) == 2).all()
 
 
-def test_svd_minimizes_its_expected_loss() -> None:
-    model = SVD(rank=2).fit(WEIGHTS)
+@pytest.mark.parametrize("meaning", ["probability", "value"])
+def test_svd_minimizes_its_expected_loss(meaning: WeightMeaning) -> None:
+    """In units of each item's typical weight, or of all alike."""
+    model = SVD(rank=2, weight_meaning=meaning).fit(WEIGHTS)
     users, items = (model.arrays_[name].astype(np.float64) for name in ("users", "items"))
+    w = WEIGHTS.toarray().astype(np.float64)
+    times = ((w**2).sum(axis=0) / w.sum(axis=0)) ** -2 if meaning == "probability" else np.ones(5)
 
     def expected_loss(users: Dense, items: Dense) -> float:
-        return float(expectation(lambda x: ((x - users @ items.T) ** 2).sum()))
+        return float(expectation(lambda x: ((x - users @ items.T) ** 2 @ times).sum()))
 
     least = expected_loss(users, items)
     rng = np.random.default_rng(0)
     for _ in range(5):
         assert expected_loss(*(each + 0.1 * rng.normal(size=each.shape) for each in (users, items))) > least
-    by_scores = expectation(lambda x: users @ items.T - x)
+    by_scores = expectation(lambda x: times * (users @ items.T - x))
     np.testing.assert_allclose(by_scores @ items, 0, atol=1e-5)
     np.testing.assert_allclose(by_scores.T @ users, 0, atol=1e-5)
+    np.testing.assert_allclose(model.encode_users(WEIGHTS), users, atol=1e-6)
+
+
+def test_doubts_about_one_item_scale_its_scores_and_do_nothing_else() -> None:
+    data = make_matrix(40, 30)
+    data.data[:] = 1
+    plain = all_scores(SVD(rank=4).fit(data))
+    doubted = data.copy()
+    doubted.data[data.indices == 7] = 0.2
+    model = SVD(rank=4).fit(doubted)
+    factors = np.where(np.arange(30) == 7, 0.2, 1.0)
+    np.testing.assert_allclose(all_scores(model), plain * factors, atol=1e-5)
+    np.testing.assert_allclose(model.score_new_users(doubted), plain * factors, atol=1e-5)
+    as_values = all_scores(SVD(rank=4, weight_meaning="value").fit(doubted))
+    assert np.abs(as_values - plain)[:, np.arange(30) != 7].max() > 0.01
+
+
+def test_svd_with_weights_is_saved(tmp_path: Path) -> None:
+    model = SVD(rank=3).fit(WEIGHTS)
+    model.save(tmp_path)
+    loaded: Any = prorec.load(tmp_path)
+    np.testing.assert_array_equal(loaded.encode_users(WEIGHTS), model.encode_users(WEIGHTS))
+    assert "encoder" not in SVD(rank=3).fit(csr_array(np.eye(5, dtype=np.float32))).arrays_
 
 
 def test_nce_minimizes_the_expected_loss_of_its_regression() -> None:
@@ -140,6 +168,7 @@ def test_networks_have_the_gradient_of_the_expected_loss(model: CDAE | VAE) -> N
 @pytest.mark.parametrize(
     "model",
     [
+        SVD(rank=4),
         NCE(rank=4, regularization=10.0),
         EASE(5.0),
         SparseLinear(50, regularization=5.0),
@@ -154,7 +183,7 @@ def test_a_weight_near_zero_is_nearly_no_click(model: Model) -> None:
     np.testing.assert_allclose(nearly, without, atol=1e-3 * np.abs(without).max())
 
 
-@pytest.mark.parametrize("model_class", [NCE, EASE, WRMF])
+@pytest.mark.parametrize("model_class", [SVD, NCE, EASE, WRMF])
 def test_weights_of_one_have_one_meaning(model_class: type[Any]) -> None:
     """Bit for bit, the model is the one that takes the weight for the value of an entry."""
     data = make_matrix(60, 50)
@@ -168,7 +197,7 @@ def test_weights_of_one_have_one_meaning(model_class: type[Any]) -> None:
     assert np.abs(all_scores(first) - all_scores(second)).max() > 1e-3
 
 
-@pytest.mark.parametrize("model_class", [NCE, EASE, WRMF])
+@pytest.mark.parametrize("model_class", [SVD, NCE, EASE, WRMF])
 def test_the_meaning_is_checked_and_saved(model_class: type[Any], tmp_path: Path) -> None:
     parameters = {"rank": 4} if model_class is not EASE else {}
     with pytest.raises(prorec.InputError, match="weight_meaning must be one of 'probability', 'value', got 'rating'"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import prorec
 from prorec import InputError
-from prorec.models import NCE
+from prorec.models import CDAE, NCE
 from reproduction import recovery
 from reproduction.recovery import DENOISED, ORACLE, PLAIN, REMOVED, Split, make_tables
 
@@ -71,6 +72,41 @@ def test_shares_by_hand() -> None:
     assert "| NCE, shop | uniform | 0.5000 | +20.0% | +10.0% | 50% |" in tables
     # (10% + 5%) of (20% + 50%)
     assert "| NCE | 21% |" in tables
+
+
+def test_cells_may_have_been_run_with_other_controls() -> None:
+    first = make_record("uniform", plain=[0.4], denoised=[0.5], noise_removed=[0.6], shuffled=[0.4])
+    second = make_record("swap", plain=[0.4], denoised=[0.5], noise_removed=[0.5])
+    tables = make_tables([first, second])
+    # (25% + 25%) of (50% + 25%); of the control, one part is missing
+    assert "| NCE | 67% | – | – |" in tables
+    clean = make_record("none", plain=[0.4], denoised=[0.5])
+    assert "| NCE, shop | 0.4000 | +25.0% | – |" in make_tables([clean, first])
+
+
+def test_networks_are_measured_as_means_over_random_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    def fit(model: Any, clicks: Any) -> Any:
+        seeds.append(model.seed)
+        return original(model, clicks)
+
+    original = recovery._fit
+    monkeypatch.setattr(recovery, "_fit", fit)
+    monkeypatch.setattr(recovery, "load_log", lambda _: prorec.make_cinema(60, 50, seed=1).interactions)
+    network = CDAE(rank=4, epochs=2, batch_size=20)
+    monkeypatch.setattr(recovery, "MODELS", {"CDAE": (network, {"regularization": (1e-3,)})})
+    monkeypatch.setattr(recovery, "_row_weights", lambda *each: np.ones(len(each[3].clicks), dtype=np.float32))
+    recovery.run_cell(recovery.Cell("cinema", "none", 0, "CDAE"), [], "cpu", tmp_path)
+    record = json.loads((tmp_path / "recovery-cinema-none-0-CDAE.json").read_text())
+    starts = seeds[-recovery._FITS :]
+    assert sorted(starts) == list(range(recovery._FITS))
+    split = Split("cinema", "none", 0)
+    parts, _, test = split.make_parts()
+    tuned = CDAE(rank=4, batch_size=20, device="cpu", epochs=2, **record["rows"][PLAIN]["parameters"])
+    each = [prorec.evaluate(replace(tuned, seed=seed).fit(parts["outer"].clicks), test, k=10) for seed in starts]
+    expected = np.mean([one.per_user["ndcg@10"] for one in each], axis=0)
+    np.testing.assert_allclose(record["rows"][PLAIN]["ndcg@10"], expected, atol=1e-5)
 
 
 def test_the_search_leaves_the_plain_models_parameters_only_for_clearly_better_ones(

@@ -73,8 +73,8 @@ class ModelLoss:
         scores = model.scores_
         self._objective: Objective = model.objective
         self._sum_over_all, self._log_sums = 0.0, np.empty(0)
-        regularized = [model.arrays_[name] for name in model.regularized_arrays if name in model.arrays_]
-        self._penalty = float(getattr(model, "regularization", 0.0)) * sum(map(_sum_of_squares, regularized))
+        squares = sum(map(_sum_of_squares, model.regularized_blocks()))
+        self._penalty = float(getattr(model, "regularization", 0.0)) * squares
         if self._objective != "squared":  # a network's loss is a mean over users, this one a sum
             self._penalty *= np.count_nonzero(np.diff(observed.indptr))
         if not isinstance(scores, Factors):

@@ -197,7 +197,7 @@ def tune(
     >>> parts = prorec.split_by_user(prorec.load_dataset("cinema"), (0.5, 0.2, 0.3))
     >>> result = prorec.tune(prorec.models.SVD(), parts.train, parts.valid, {"rank": [2, 50]})
     >>> result.best_model
-    SVD(rank=50, activity_power=0.0, seed=0)
+    SVD(rank=50, activity_power=0.0, weight_meaning='probability', seed=0)
     """
     grid = _check_grid(model, grid)
     check_choice("search", search, ("grid", "coordinate", "random", "tpe"))
@@ -262,7 +262,7 @@ def with_parameters(estimator: _Estimator, parameters: Mapping[str, Any]) -> _Es
     >>> from prorec import ProRec
     >>> from prorec.models import SVD
     >>> with_parameters(ProRec(SVD()), {"model__rank": 7}).model
-    SVD(rank=7, activity_power=0.0, seed=0)
+    SVD(rank=7, activity_power=0.0, weight_meaning='probability', seed=0)
     """
     inner = {
         name: replace(value)  # type: ignore[type-var]

@@ -36,7 +36,7 @@ def make_model(name: str, parameters: Mapping[str, Any] | None = None) -> Model:
     Examples
     --------
     >>> make_model("svd", {"rank": 20})
-    SVD(rank=20, activity_power=0.0, seed=0)
+    SVD(rank=20, activity_power=0.0, weight_meaning='probability', seed=0)
     """
     classes = {each.lower(): model_class for each, model_class in Model.registry.items()}
     if name.lower() not in classes:
@@ -73,7 +73,7 @@ def cap_rank(model: Model, shape: tuple[int, int], set_by_user: Container[str] =
     Examples
     --------
     >>> cap_rank(make_model("svd"), (40, 1000))
-    SVD(rank=10, activity_power=0.0, seed=0)
+    SVD(rank=10, activity_power=0.0, weight_meaning='probability', seed=0)
     """
     max_rank = max(1, min(shape) // 4)
     if "rank" in set_by_user or getattr(model, "rank", 0) <= max_rank:

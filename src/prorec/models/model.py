@@ -7,7 +7,7 @@ The arrays are the result, `arrays_`, beside the interactions that the model was
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +121,19 @@ class Model(Estimator):
             If a parameter is invalid.
         """
         return
+
+    def regularized_blocks(self) -> Iterator[NDArray[np.float32]]:
+        """Yield what `regularization` penalizes the squares of, in one or more arrays.
+
+        Yields
+        ------
+        array of float32
+            The arrays of `regularized_arrays`, or blocks of them if the model has them not in memory.
+        """
+        arrays = self._fitted()
+        for name in self.regularized_arrays:
+            if name in arrays:
+                yield arrays[name]
 
     def with_neutral_penalty(self, typical_weight: float) -> Self:
         """Return an unfitted copy whose penalty suits weights of this size as the own one suits weights of 1.

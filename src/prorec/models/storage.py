@@ -28,8 +28,9 @@ from prorec._core.files import atomic_write, prefix_errors, read_small_text, syn
 from prorec.interactions import Interactions
 from prorec.interactions.tables import FRAME_TYPES, TableSource
 
-VERSION = 2
-"""Version of the format that is written. Version 1, which has no digests, is read too; `read_model` refuses others."""
+VERSION = 3
+"""Version of the format that is written. Version 1, which has no digests, and version 2, in which EASE has weights
+between items only, are read too; `read_model` refuses others."""
 _FILE_NAME = "model.json"
 _FORMAT = "prorec model"
 _ARRAYS_NAME = re.compile(r"arrays-[0-9a-f]{8}\.npz")

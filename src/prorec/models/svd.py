@@ -11,18 +11,22 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
-from prorec._core.checks import check_float, check_int
+from prorec._core.array_rules import ArrayRule
+from prorec._core.checks import check_choice, check_float, check_int
 from prorec._core.parallel import single_blas_thread
 from prorec._core.random import make_generator
 from prorec._core.sharing import is_sharing, share
 from prorec.models._cpu_matrix import CpuMatrix, Dense, multiply, to_device_matrix
 from prorec.models._user_counts import count_users
-from prorec.models.model import Model
+from prorec.models.model import Model, WeightMeaning
 from prorec.models.storage import Arrays
 
 if TYPE_CHECKING:
     from prorec.models._gpu_matrix import GpuMatrix
 
+_OF_ITEMS = ("items", "encoder")
+_MIN_TYPICAL_WEIGHT = 1e-3
+"""Smallest typical weight of an item, relative to the largest."""
 _KRYLOV_BLOCKS = 5
 """Blocks Q, XᵀXQ, … of the Krylov space."""
 _OVERSAMPLING = 8
@@ -41,9 +45,14 @@ class SVD(Model):
     X ≈ U·Vᵀ, with V the leading right singular vectors of X and U = X·V. U and V are the factors.
 
     A pair is a click with its weight w as probability. The expected squared error of a score s is (w − s)² + w·(1 − w),
-    so that the best approximation of the weights has the least, and X is the matrix of weights. Weights of c in place
-    of 1 multiply all scores by c. With `activity_power`, V is that of the matrix whose rows are multiplied by the
-    square root of how often the user counts, which gives the error of each user that factor.
+    so that the best approximation of the weights has the least, and X is the matrix of weights. The errors of item j
+    count 1/c_j² times, where c_j = Σ_i w_ij² / Σ_i w_ij is its typical weight: the decomposition is that of X·D⁻¹ with
+    a diagonal D of all c_j, U is X·D⁻¹·V, and D·V are the factors of the items. So weights of c in place of 1 multiply
+    the scores by c, of all items or of one, and do nothing else. Without that, an item whose clicks are all doubtful
+    would hardly take part in V, and U and V would be those of popular items, whose clicks are trusted more.
+
+    With `activity_power`, V is that of the matrix whose rows are multiplied by the square root of how often the user
+    counts, which gives the error of each user that factor.
 
     References
     ----------
@@ -55,6 +64,9 @@ class SVD(Model):
     """Number of factors."""
     activity_power: float = 0.0
     """Exponent p of a user's activity; each user counts activity^(−p) times. With 0 all count the same."""
+    weight_meaning: WeightMeaning = "probability"
+    """Meaning of a weight: "probability" of a genuine click, or "value", which stands for X_ij itself, so that the
+    errors of all items count the same, as in the ProRec paper."""
     seed: int = 0
     """Seed of the random start of the decomposition."""
     device: str = field(default="auto", repr=False, compare=False)
@@ -64,19 +76,49 @@ class SVD(Model):
         """Check that the parameters are valid for a matrix of this shape."""
         check_int("rank", self.rank, 1, min(shape), "the smaller side of the matrix")
         check_float("activity_power", self.activity_power, 0, 1)
+        check_choice("weight_meaning", self.weight_meaning, ("probability", "value"))
         check_int("seed", self.seed, 0)
         self._device(shape)
 
+    def array_rules(self, shape: tuple[int, int]) -> dict[str, ArrayRule]:
+        """Return the rules for the arrays of the fitted model; without `encoder`, it is V as `items` is."""
+        of_items = {name: ArrayRule((shape[1], self.rank), is_optional=name == "encoder") for name in _OF_ITEMS}
+        return {"users": ArrayRule((shape[0], self.rank)), **of_items}
+
     def _learn(self, matrix: csr_array) -> Arrays:
         clicks = to_device_matrix(matrix, self._device(matrix.shape))
+        typical = _relative_typical_weights(matrix) if self.weight_meaning == "probability" else None
+        scaled = clicks if typical is None else clicks.scale_columns(1 / typical)
         counts = count_users(matrix, self.activity_power)
-        rows = clicks if counts is None else clicks.scale_rows(np.sqrt(counts))
+        rows = scaled if counts is None else scaled.scale_rows(np.sqrt(counts))
         _, vectors = leading_right_vectors(rows, self.rank, self.seed)
-        return {"users": clicks.to_host(clicks.times(vectors)), "items": vectors}
+        arrays = {"users": clicks.to_host(scaled.times(vectors)), "items": vectors}
+        if typical is not None:
+            column = typical[:, None].astype(np.float32)
+            arrays |= {"items": vectors * column, "encoder": vectors / column}
+        return arrays
 
     def encode_users(self, matrix: csr_array) -> NDArray[np.float32]:
         """Return user factors U for rows of weights X."""
-        return multiply(matrix, self._fitted()["items"])
+        arrays = self._fitted()
+        return multiply(matrix, arrays.get("encoder", arrays["items"]))
+
+
+def _relative_typical_weights(matrix: csr_array) -> NDArray[np.float64] | None:
+    """Return c_j = Σ_i w_ij² / Σ_i w_ij of each item, relative to the largest; None if all are the same.
+
+    Items without weights have 1. Others have at least a thousandth, so that a vanishing weight is no click.
+
+    >>> _relative_typical_weights(csr_array([[0.5, 1.0, 0.0], [0.5, 0.0, 0.0]]))
+    array([0.5, 1. , 1. ])
+    >>> _relative_typical_weights(csr_array([[0.5, 0.5]]))
+    """
+    weights, n_items = matrix.data.astype(np.float64), matrix.shape[1]
+    sums = np.bincount(matrix.indices, weights, n_items)
+    typical = np.bincount(matrix.indices, weights**2, n_items) / np.where(sums > 0, sums, 1)
+    largest = typical.max(initial=0)
+    typical = np.where(sums > 0, np.maximum(typical / max(largest, 1e-300), _MIN_TYPICAL_WEIGHT), 1.0)
+    return None if np.allclose(typical, 1, rtol=1e-6) else typical
 
 
 def leading_right_vectors(matrix: csr_array | CpuMatrix | GpuMatrix, rank: int, seed: int) -> Decomposition:

@@ -188,6 +188,6 @@ def resolve_model(model: Any, shape: tuple[int, int]) -> Model:
     Examples
     --------
     >>> resolve_model("svd", (40, 1000))
-    SVD(rank=10, activity_power=0.0, seed=0)
+    SVD(rank=10, activity_power=0.0, weight_meaning='probability', seed=0)
     """
     return cap_rank(make_model(model), shape) if isinstance(model, str) else wrap(model)
