@@ -244,7 +244,7 @@ def _score_baselines(finder: prorec.NoiseFinder, clicks: Interactions) -> dict[s
     popularity = finder.reference_clicks_.popularity.astype(np.float64)
     scores = {
         "popularity": -clicks.popularity[clicks.item_codes].astype(np.float64),
-        "leave-one-out cosine": -features[:, _COSINE],
+        "leave-one-out cosine": -features[:, _COSINE].astype(np.float64),
         "out-of-fold rank": finder.percentile_rank_.astype(np.float64),
     }
     if len(popularity) == len(clicks):  # without extreme accounts

@@ -53,7 +53,7 @@ MUTATIONS = [
     Mutation("interactions/assembly.py::assemble_matrix", "is_first[indptr[indptr < len(order)]] = True", "pass"),
     Mutation("data/splits.py::_split_by_rank", "rank < n_test[user]", "rank <= n_test[user]"),
     Mutation("transport/relabeling.py::relabel", "probabilities * relabeled.data", "probabilities * weights.data"),
-    Mutation("models/ease.py::_learn", "inverse / -inverse.diagonal()", "(inverse / -inverse.diagonal()).T"),
+    Mutation("models/ease.py::_learn", "weights /= -weights.diagonal()", "weights /= -weights.diagonal()[:, None]"),
     Mutation("evaluation/significance.py::holm", "p[order] * np.arange(len(p), 0, -1)", "p[order] * len(p)"),
     Mutation("noise/flagging.py::flag_interactions", "> ranked[n_flags]", ">= ranked[n_flags]"),
     Mutation("denoise/weighting.py::typical_weight", "weights @ ratio", "weights.sum()"),
