@@ -225,8 +225,8 @@ def test_folders_without_a_whole_model_are_refused(tmp_path: Path) -> None:
     def write(**changes: object) -> None:
         (folder / "model.json").write_text(json.dumps(content | changes))
 
-    write(version=3)
-    with pytest.raises(InputError, match="format version 3; this prorec reads 1 to 2"):
+    write(version=4)
+    with pytest.raises(InputError, match="format version 4; this prorec reads 1 to 3"):
         load(folder)
     write(class_name="Oracle")
     with pytest.raises(InputError, match="'Oracle'"):
