@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from prorec.cli.command import name_options
+from prorec.cli.commands_to_copy import describe_cleaning
 from prorec.data.source_table import SourceTable
 from prorec.denoise import ProRec
 from prorec.denoise.noise_summary import advise_training, describe_noise, summarize_noise
@@ -68,6 +69,7 @@ def describe_summary(summary: Mapping[str, Any]) -> str:
     )
     other = "" if column == "weight" else f" Pass --weight-col {column} to prorec train."
     lines.append(f"{advise_training(summary, column)}{other}")
+    lines += describe_cleaning(summary.get("cleaning_command")).splitlines()
     if summary["report"] is not None:
         lines.append(f"The report is in {summary['report']}.")
     return "\n".join(lines)

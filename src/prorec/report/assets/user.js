@@ -1,6 +1,7 @@
 // One user: the user's clicks, the matrices before and after denoising, and the change of the recommendations.
 
 const MAX_COLUMNS = 24, CELL = 20, LETTER = 6.6, MAX_LETTERS = 32, MAX_OPTIONS = 12, READABLE = 30, MAX_DOTS = 2000, MAX_ROWS = 500;
+const GROUP_NOTES = { extreme: "Left out of the fit; its clicks count as noise.", suspicious: "Its clicks are neither flagged nor down-weighted for that." };
 const NO_LIST = -2, SMALLEST_SHARE = 1e-30;
 let shownUser = 0, options = [];
 
@@ -34,7 +35,8 @@ function showUser(user) {
 function makeHeading(user, own) {
   const part = users.isComplete[user] ? "" : " This page holds only the most suspicious " + formatCount(own.length, "click") + " of this user.";
   return makeElement("div", {}, makeElement("h3", { tabindex: "-1" }, "User " + users.id[user]),
-    makeElement("p", {}, formatCount(users.activity[user], "click") + ", " + formatInteger(users.nFlagged[user]) + " flagged." + part));
+    makeElement("p", {}, formatCount(users.activity[user], "click") + ", " + formatInteger(users.nFlagged[user]) + " flagged." + part),
+    ...(data.accounts[user] ? [makeElement("p", {}, makeElement("span", { class: "badge" }, data.accounts[user].group + " account"), " " + data.accounts[user].reason + " " + GROUP_NOTES[data.accounts[user].group])] : []));
 }
 
 const COMMON_COLUMNS = COLUMNS.filter(column => column.key !== "user");
