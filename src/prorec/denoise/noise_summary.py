@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prorec.denoise.denoiser import ProRec
 
 _LIST = "the most suspicious ones: a list to review, whose length is flag_fraction"
-_N_NAMED = 10
+_N_NAMED, _N_ITEMS = 10, 3
 
 
 def summarize_noise(denoiser: ProRec, positions: NDArray[np.int64] | None = None) -> dict[str, Any]:
@@ -114,17 +114,15 @@ def describe_noise(summary: Mapping[str, Any]) -> list[str]:
     if summary.get("weight_column") is not None:
         lines.append(f"Weights come from the column {summary['weight_column']!r}.")
     if (n_trusted := summary.get("trusted", 0)) + (n_suspect := summary.get("suspect", 0)):
-        lines.append(
-            f"{n_trusted:,} interactions are marked as trusted and {n_suspect:,} as suspect, which are flagged; the "
-            "noise rate is that of the others."
-        )
+        counts = [f"{n_trusted:,} interactions are marked as trusted"] if n_trusted else []
+        counts += [f"{n_suspect:,} interactions are marked as suspect, and flagged"] if n_suspect else []
+        lines.append(f"{'; '.join(counts)}. The noise rate is that of the others.")
     lines += [describe_flags(summary), *describe_accounts(summary)]
     if items := summary.get("suspicious_items"):
-        listed = "; ".join(
-            f"{row['item']}: {row['reason'][0].lower()}{row['reason'][1:-1]}" for row in items[:_N_NAMED]
-        )
-        more = f"; and {len(items) - _N_NAMED:,} more" if len(items) > _N_NAMED else ""
-        lines.append(f"{_count(len(items), 'suspicious item')}: {listed}{more}.")
+        for row in items[:_N_ITEMS]:
+            lines.append(f"Item {row['item']} {row['reason'][0].lower()}{row['reason'][1:]}")
+        if len(items) > _N_ITEMS:
+            lines.append(f"{_count(len(items) - _N_ITEMS, 'more item')} stand out.")
     if checks := [InjectionCheck(**check) for check in summary.get("injection_checks", ())]:
         lines.append(describe_checks(checks))
     return lines
@@ -244,6 +242,9 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
         none += (
             f" With fdr={larger.fdr:g}, {larger.n_flags:,} are flagged, of which up to {larger.fdr:.0%} may be wrong."
         )
+    if len(known) == 1:
+        what = "all of extreme accounts" if summary.get("flagged_extreme_pairs") else "all marked as suspect"
+        return f"{none} {flags}, {what}."
     return f"{none} {flags}: {' and '.join(known)}." if known else f"{none} Nothing is flagged."
 
 

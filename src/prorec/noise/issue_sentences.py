@@ -73,7 +73,7 @@ def describe_item(issues: Issues, item: int) -> str:
             reasons.append("has more users with random items than chance explains")
         else:
             much = "most of its clicks" if 2 * n_odd > n else "more clicks than chance explains"
-            reasons.append(f"has {much} from extreme or suspicious accounts ({n_odd:,} of {n:,})")
+            reasons.append(f"has {much} from accounts that act like programs or look odd ({n_odd:,} of {n:,})")
     if burst >= _MIN_NAMED_SCORE or not reasons:
         reasons.append("was clicked far more in a short time than others")
     return _join(reasons)

@@ -10,18 +10,18 @@ from prorec.interactions import Interactions
 from prorec.noise.click_times import click_times
 
 _MIN_GAPS = 5
-_TOLERANCE = 0.05  # of a gap
-_MIN_CHANCE = 0.2  # of a person's gap to be near the median gap; 0.035 if clicks come at random
+_TOLERANCE = 0.01  # of a gap; a person who comes every week comes at another hour
+_MIN_CHANCE = 0.05  # of a person's gap to be so near the median gap; 0.007 if clicks come at random
 _CHANCE_FACTOR = 2.0
 
 
 def score_regular_times(interactions: Interactions) -> NDArray[np.float64]:
     """Score users by how many of the gaps between their times are nearly equal.
 
-    A gap is near the user's median gap if it differs by at most 5%. Of n gaps other than the median itself, k are near
+    A gap is near the user's median gap if it differs by at most 1%. Of n gaps other than the median itself, k are near
     it. The p-value is the probability of k or more such gaps in n, if each is near the median with the probability q:
-    twice the mean share k / n of the log's users, and at least 0.2. Short histories have large p-values, however
-    regular they are. A click that is missing makes one other gap, and hides nothing.
+    twice the mean share k / n of the log's users, and at least 0.05. So nearly all gaps of a short history must be
+    equal, but fewer of a long one. A click that is missing makes one other gap, and hides nothing.
 
     Parameters
     ----------
@@ -48,13 +48,13 @@ def score_regular_times(interactions: Interactions) -> NDArray[np.float64]:
     median = np.zeros(interactions.n_users)
     has_gaps = count > 0
     median[has_gaps] = by_size[(np.cumsum(count) - count + count // 2)[has_gaps]]
-    is_near = np.abs(gaps - median[owner]) <= _TOLERANCE * median[owner]
     is_scored = (count >= _MIN_GAPS) & (median > 0)
     if not is_scored.any():
         return scores
-    # The median is near itself.
-    near, others = (np.bincount(owner, is_near, interactions.n_users) - 1)[is_scored], count[is_scored] - 1
+    is_near = np.abs(gaps - median[owner]) <= _TOLERANCE * median[owner]
+    near = (np.bincount(owner, is_near, interactions.n_users) - 1)[is_scored]  # the median is near itself
+    others = count[is_scored] - 1
     chance = min(max(_MIN_CHANCE, _CHANCE_FACTOR * float((near / others).mean())), 1.0)
     p_value = np.where(near > 0, bdtrc(near - 1, others, chance), 1.0)
-    scores[is_scored] = np.maximum(1 - is_scored.sum() * p_value, 0.0)
+    scores[is_scored] = np.maximum(1 - len(p_value) * p_value, 0.0)
     return scores

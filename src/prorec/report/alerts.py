@@ -126,8 +126,9 @@ def _item_alerts(findings: Findings) -> Iterator[Alert]:
         )
         more = ", …" if n_items > _N_NAMED else ""
         yield Alert(
-            "Pushed items",
-            f"{format_count(n_items, 'item')} {verb} {much} from extreme or suspicious accounts: {listed}{more}.",
+            "Suspicious items",
+            f"{format_count(n_items, 'item')} {verb} {much} from accounts that act like programs or look odd: "
+            f"{listed}{more}.",
             "issues-items",
         )
     if n_items := int((burst & ~pushed).sum()):

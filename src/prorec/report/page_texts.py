@@ -128,8 +128,8 @@ def make_table_note(findings: Findings, selection: RowSelection) -> str:
     """
     note = (
         "An extreme account has one line. Then come the flagged clicks of other users, and the most suspicious of "
-        "those that are not flagged. Mark a flag as right, if the click is noise, or wrong, if it is genuine; prorec audit "
-        "reads the exported marks, and bounds the share of wrong flags by those of the random sample."
+        "those that are not flagged. Mark a flag as right, if the click is noise, or wrong, if it is genuine; "
+        "prorec audit reads the exported marks, and bounds the share of wrong flags by those of the random sample."
     )
     if not findings.flagged.any():
         note = "Nothing is flagged; the most suspicious clicks come first."

@@ -148,8 +148,9 @@ def _say_how_sure(findings: Findings, groups: _Groups) -> str:
     if not groups.n_other_flagged:
         limit = f" with at most {format_percent(rule['fdr'])} wrong" if "fdr" in rule else ""
         return (
-            f"{interval}. So about {n_noise:,.0f} clicks are noise, but none of them can be named{limit}; they count "
-            f"less in the column weight instead.{_speak_of_known(groups) or ' Nothing is flagged.'}"
+            f"{interval}. So about {n_noise:,.0f} clicks are noise, but none of them can be named{limit}"
+            f"{'' if n_flagged else ', so nothing is flagged'}; they count less in the weights."
+            f"{_speak_of_known(groups)}"
         )
     if groups.n_other_flagged < n_flagged:
         flags = f"the {format_count(groups.n_other_flagged, 'other flagged click')}"
@@ -159,7 +160,7 @@ def _say_how_sure(findings: Findings, groups: _Groups) -> str:
     wrong = f"{wrong} {format_percent(_wrong_share(findings))} should be wrong"
     rest = ""
     if "fdr" in rule and n_noise > 2 * groups.n_other_flagged:
-        rest = f" Most of the about {n_noise:,.0f} noisy clicks cannot be named; they count less in the column weight."
+        rest = f" Most of the about {n_noise:,.0f} noisy clicks cannot be named; they count less in the weights."
     known = _speak_of_known(groups)
     return f"{interval}; of {flags}, {wrong}.{known}{rest}"
 

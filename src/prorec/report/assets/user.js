@@ -112,7 +112,7 @@ function makeMatrix(label, names, columns, rows, weightOf) {
   const labels = columns.map(item => truncate(itemName(item), MAX_LETTERS)), rowLabels = names.map(name => truncate(name, MAX_LETTERS));
   const longest = texts => LETTER * Math.max(...texts.map(text => text.length));
   // Labels of columns are turned by 55°, and end on the right of their column.
-  const left = longest(rowLabels) + 12, top = 0.82 * longest(labels) + 14, right = Math.max(0, ...labels.map((text, x) => 0.58 * LETTER * text.length + 13 - (labels.length - x) * CELL)) + 8;
+  const left = 1.2 * longest(rowLabels) + 12, top = 0.82 * longest(labels) + 14, right = Math.max(0, ...labels.map((text, x) => 0.58 * LETTER * text.length + 13 - (labels.length - x) * CELL)) + 8;
   const width = left + columns.length * CELL + right, height = top + rows.length * CELL + 8;
   const cells = rows.flatMap((row, y) => {
     const weights = columns.filter(item => row.has(item)).map(item => weightOf(row.get(item)));
