@@ -167,7 +167,7 @@ def test_a_short_history_has_no_regular_times() -> None:
     day = 86_400.0
     monthly = [each * day for each in (30, 31, 30, 29, 31)]
     nearly = [each * day for each in (23, 35, 28, 30, 27)]
-    weekly = np.diff(np.random.default_rng(2).normal(7 * day * np.arange(104), day / 4)).tolist()
+    weekly = np.diff(np.random.default_rng(2).normal(7 * day * np.arange(104), day / 8)).tolist()
     scores = score_of({"monthly": monthly, "nearly monthly": nearly, "weekly": weekly})
     assert max(scores.values()) == 0, "nobody who comes every week or every month, for years"
     assert score_of({"six clicks": [2.0] * 5})["six clicks"] > 0.9, "exactly, as a script does"

@@ -21,7 +21,7 @@ def score_regular_times(interactions: Interactions) -> NDArray[np.float64]:
     A gap is near the user's median gap if it differs by at most 1%. Of n gaps other than the median itself, k are near
     it. The p-value is the probability of k or more such gaps in n, if each is near the median with the probability q:
     twice the mean share k / n of the log's users, and at least 0.05. So nearly all gaps of a short history must be
-    equal, but fewer of a long one. A click that is missing makes one other gap, and hides nothing.
+    equal, but only half of a long one. A click that is missing makes one other gap, and hides nothing.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def score_regular_times(interactions: Interactions) -> NDArray[np.float64]:
     ndarray of float64
         For each user 1 − N·p, at least 0, where N·p is the number of accounts that are as regular by chance, among the
         N users with six interactions or more; 0 for the others, in logs without times, and where q is 1 because times
-        are numbers of rows or whole days.
+        are numbers of rows or whole days; and 0 if fewer than half of the gaps are near.
     """
     numbers = click_times(interactions)
     scores = np.zeros(interactions.n_users)
@@ -55,6 +55,7 @@ def score_regular_times(interactions: Interactions) -> NDArray[np.float64]:
     near = (np.bincount(owner, is_near, interactions.n_users) - 1)[is_scored]  # the median is near itself
     others = count[is_scored] - 1
     chance = min(max(_MIN_CHANCE, _CHANCE_FACTOR * float((near / others).mean())), 1.0)
-    p_value = np.where(near > 0, bdtrc(near - 1, others, chance), 1.0)
+    # Habits of people are beyond chance, too, but most of their gaps differ.
+    p_value = np.where(2 * near >= others, bdtrc(near - 1, others, chance), 1.0)
     scores[is_scored] = np.maximum(1 - len(p_value) * p_value, 0.0)
     return scores
