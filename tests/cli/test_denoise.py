@@ -131,10 +131,8 @@ def test_issues_of_accounts_are_printed(tmp_path: Path) -> None:
     bots = noisy.interactions.users[-2:]
     n = int(noisy.interactions.activity[-2:].sum())
     first, second = sorted(bots, key=lambda bot: -noisy.interactions.activity[int(bot == bots[1]) - 2])
-    start = (
-        f"2 extreme accounts act like programs and are left out of the fit; all of their {n} interactions are flagged"
-    )
-    assert f"{start}: {first} and {second}." in words
+    start = "2 extreme accounts act like programs and are left out of the fit; all of their "
+    assert f"{start}{n} interactions are flagged: {first} and {second}." in words
     command = next(line for line in words if line.startswith("  prorec denoise "))
     assert command.startswith(f"  prorec denoise {log} --out bots.cleaned")
     assert command.endswith(" --drop")
@@ -173,8 +171,8 @@ def test_columns_of_what_people_know(tmp_path: Path) -> None:
     assert rows["flagged"][is_returned].all()
     assert rows["noise_probability"][~is_bought & ~is_returned].between(0, 1, inclusive="neither").all()
     for options, problem in (
-        ((*columns, "--noise-method", "plan"), "--trusted-col has no effect with --noise-method plan"),
-        ((*columns, "--engine", "spark"), "--trusted-col has no effect with --engine spark"),
+        ((*columns, "--noise-method", "plan"), "--suspect-col has no effect with --noise-method plan"),
+        ((*columns, "--engine", "spark"), "--suspect-col has no effect with --engine spark"),
         (("--suspect-col", "back", "--force"), "no column is called 'back'. The columns are: user, item, bought, ret"),
         (("--suspect-col", "item", "--force"), "the column 'item' must be yes or no"),
         (("--suspect-col", "bought", "--force", "--trusted-col", "bought"), "must not be both trusted and suspect"),
@@ -211,8 +209,8 @@ def test_users_that_are_no_people(tmp_path: Path) -> None:
     assert dropped.returncode == 0, dropped.stderr
     assert not {first, third} & set(pacsv.read_csv(out)["user"].to_pylist())
     for value, problem in (
-        (f"{first},{second}0", "--suspect-users must be users of the log; 1 of 2 is not: "),
-        (f"{second}0", f"Did you mean {second}"),
+        (f"{first},{second}x", "--suspect-users must be users of the log; 1 of 2 is not: "),
+        (f"{second}x", f"Did you mean {second}"),
         (",", "--suspect-users must name at least one user"),
         (f"@{tmp_path / 'gone.txt'}", "gone.txt: No such file"),
     ):
@@ -518,6 +516,7 @@ def test_the_summary_names_the_column_to_train_on(clicks: Path, tmp_path: Path) 
     pacsv.write_csv(weighted, tmp_path / "log.csv")
     done = run("denoise", str(tmp_path / "log.csv"), "--out", str(tmp_path / "out.csv"))
     assert "Train on the column 'prorec_weight'" in done.stdout
-    assert "Pass --weight-col prorec_weight to prorec train." in done.stdout
+    trained = run("train", str(tmp_path / "out.csv"), "--out", str(tmp_path / "model"), "-p", "rank=4")
+    assert "Weights come from the column 'prorec_weight'" in trained.stdout, "nobody needs to be told"
     columns = pacsv.read_csv(tmp_path / "out.csv").column_names
     assert "prorec_weight" in columns

@@ -310,6 +310,31 @@ class SavedModel(Options):
     """Folder that prorec train, or save, wrote."""
 
 
+def load_model(folder: Path) -> Model | ProRec:
+    """Load a model or a denoiser from a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder that `prorec train` wrote.
+
+    Returns
+    -------
+    Model or ProRec
+
+    Raises
+    ------
+    BadDataError
+        If it is a file, or there is no model in it.
+    """
+    if folder.is_file():
+        raise BadDataError(
+            f"{folder}: a model is a folder, and this is a file; train one with prorec train {folder} --out model/"
+        )
+    with blame_data():
+        return load(folder)
+
+
 def load_denoiser(folder: Path) -> ProRec:
     """Load a denoiser from a folder.
 
@@ -327,8 +352,7 @@ def load_denoiser(folder: Path) -> ProRec:
     BadDataError
         If there is no model in the folder, or one without a denoiser.
     """
-    with blame_data():
-        denoiser = load(folder)
+    denoiser = load_model(folder)
     if not isinstance(denoiser, ProRec):
         raise BadDataError(
             f"{folder}: a denoiser is needed, and this is {type(denoiser).__name__} without one; train it with "
