@@ -255,7 +255,7 @@ def test_nothing_flagged_names_a_larger_fdr(cinema_denoiser: ProRec, tmp_path: P
     denoiser = copy(cinema_denoiser)
     denoiser.fdr = 0.001
     write_report(denoiser, tmp_path / "report.html", held_out=False)
-    page = (tmp_path / "report.html").read_text()
+    page = re.sub("</?span[^>]*>", "", (tmp_path / "report.html").read_text())  # which keep an option's name whole
     least = next(fdr for fdr in (0.2, 0.3, 0.4, 0.5) if denoiser.finder_.flag(fdr=fdr).any())
     assert f"--fdr {least:g} would flag {denoiser.finder_.flag(fdr=least).sum():,}" in page
     assert not denoiser.flagged_.any()

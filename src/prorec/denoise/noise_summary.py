@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prorec.denoise.denoiser import ProRec
 
 _LIST = "the most suspicious ones: a list to review, whose length is flag_fraction"
-_N_NAMED, _N_ITEMS = 10, 3
+_N_NAMED, _N_ITEMS = 10, 5
 
 
 def summarize_noise(denoiser: ProRec, positions: NDArray[np.int64] | None = None) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def describe_noise(summary: Mapping[str, Any]) -> list[str]:
         for row in items[:_N_ITEMS]:
             lines.append(f"Item {row['item']} {row['reason'][0].lower()}{row['reason'][1:]}")
         if len(items) > _N_ITEMS:
-            lines.append(f"{_count(len(items) - _N_ITEMS, 'more item')} stand out.")
+            lines.append(f"Suspicious items that are not named here: {len(items) - _N_ITEMS:,}.")
     if checks := [InjectionCheck(**check) for check in summary.get("injection_checks", ())]:
         lines.append(describe_checks(checks))
     return lines
