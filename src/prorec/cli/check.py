@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from prorec._core.provenance import digest_file
@@ -114,7 +115,7 @@ def _list_suspects(issues: Issues | None) -> dict[str, list[dict[str, Any]]]:
         return {"extreme_accounts": [], "suspicious_accounts": [], "suspicious_items": []}
     log, groups = issues.interactions, group_accounts(issues)
 
-    def describe(ids: Sequence[Any], n_clicks: Sequence[Any], at: int, reason: str) -> dict[str, Any]:
+    def describe(ids: NDArray[Any], n_clicks: NDArray[np.int64], at: int, reason: str) -> dict[str, Any]:
         value = ids[at].item() if hasattr(ids[at], "item") else ids[at]
         return {"id": value, "clicks": int(n_clicks[at]), "reason": reason}
 

@@ -92,7 +92,7 @@ def _list_suspicious(denoiser: ProRec) -> list[dict[str, Any]]:
         "noise_probability": probability[top],
         "weight": denoiser.weights_.data[top],
     }
-    return pa.table(table).to_pylist()
+    return list(pa.table(table).to_pylist())
 
 
 def _suspicious_lines(summary: Mapping[str, Any]) -> list[str]:

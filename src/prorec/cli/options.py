@@ -33,6 +33,7 @@ from prorec.denoise import ProRec
 from prorec.interactions import Interactions
 from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.models.model import Model, load
+from prorec.models.recommendations import FittedRecommender
 
 FORMATS = ("csv", "tsv", "parquet")
 """Formats of streams."""
@@ -310,7 +311,7 @@ class SavedModel(Options):
     """Folder that prorec train, or save, wrote."""
 
 
-def load_model(folder: Path) -> Model | ProRec:
+def load_model(folder: Path) -> FittedRecommender:
     """Load a model or a denoiser from a folder.
 
     Parameters
@@ -320,7 +321,7 @@ def load_model(folder: Path) -> Model | ProRec:
 
     Returns
     -------
-    Model or ProRec
+    FittedRecommender
 
     Raises
     ------

@@ -145,7 +145,8 @@ def report(
             denoiser.model = model.cap_rank(denoiser.model, clicks)
             denoiser.check_parameters(clicks.matrix.shape)
             with blame_data():
-                denoiser.fit(clicks, progress=progress, track_loss=True, **marks.read(log))
+                known: dict[str, Any] = marks.read(log)
+                denoiser.fit(clicks, progress=progress, track_loss=True, **known)
             found = summarize_noise(denoiser, positions)
             command = repeat_cleaning(source.log, console.settings, marks.list_users(), found)
             share, is_identified = count_noise(denoiser)

@@ -184,7 +184,7 @@ class NoiseResult:
         """Return the ids of the suspicious accounts."""
         finder = self.denoiser.finder_
         suspicious = group_accounts(finder.issues_, finder.basis_).suspicious
-        return self.denoiser.interactions_.users[list_users(finder.issues_, suspicious)].tolist()
+        return list(self.denoiser.interactions_.users[list_users(finder.issues_, suspicious)].tolist())
 
     def _by_row(self, values: NDArray[Any], missing: float) -> NDArray[Any]:
         """Return values of interactions in the order of the rows."""
