@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prorec.cli.marks import name_users
+from prorec.cli.mark_options import name_users
 from prorec.data.formats import format_suffix
 
 _NOT_REPEATED = frozenset(["command", "drop", "suspect_users"])

@@ -21,7 +21,7 @@ from prorec.cli.denoise_on_spark import denoise_on_spark
 from prorec.cli.denoise_summary import describe_summary, summarize
 from prorec.cli.exit_codes import blame_data
 from prorec.cli.gate import GateOptions, count_noise
-from prorec.cli.marks import MarkOptions
+from prorec.cli.mark_options import MarkOptions
 from prorec.cli.options import (
     AlgorithmSettings,
     ConsoleOptions,

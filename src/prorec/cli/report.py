@@ -14,7 +14,7 @@ from prorec.cli.command import as_command, name_options, refuse
 from prorec.cli.commands_to_copy import describe_cleaning, repeat_cleaning
 from prorec.cli.exit_codes import blame_data
 from prorec.cli.gate import GateOptions, count_noise
-from prorec.cli.marks import MarkOptions
+from prorec.cli.mark_options import MarkOptions
 from prorec.cli.options import (
     AlgorithmSettings,
     ConsoleOptions,

@@ -126,9 +126,14 @@ def make_table_note(findings: Findings, selection: RowSelection) -> str:
     -------
     str
     """
+    start = ""
+    if findings.basis is not None and (findings.basis == ACCOUNT).any():
+        start = (
+            "An extreme account has one line. Then come the flagged clicks of other users, and the most suspicious of "
+            "those that are not flagged. "
+        )
     note = (
-        "An extreme account has one line. Then come the flagged clicks of other users, and the most suspicious of "
-        "those that are not flagged. Mark a flag as right, if the click is noise, or wrong, if it is genuine; "
+        f"{start}Mark a flag as right, if the click is noise, or wrong, if it is genuine; "
         "prorec audit reads the exported marks, and bounds the share of wrong flags by those of the random sample."
     )
     if not findings.flagged.any():
