@@ -234,18 +234,17 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
         )
     none = (
         f"{noise}So about {rate['estimate'] * n_base:,.0f} interactions{' of other accounts' if known else ''} are "
-        f"noise, but none of them can be named with at most {fdr:.0%} wrong (fdr={fdr:g}); they count less in the "
-        "weight instead."
+        f"noise, but none of them can be named with at most {fdr:.0%} wrong (fdr={fdr:g})"
+        f"{'' if known else ', so nothing is flagged'}; they count less in the weight."
     )
     if summary.get("larger_fdr"):
         larger = LargerFdr(**summary["larger_fdr"])
-        none += (
-            f" With fdr={larger.fdr:g}, {larger.n_flags:,} are flagged, of which up to {larger.fdr:.0%} may be wrong."
-        )
+        wrong = f"of which up to {larger.fdr:.0%} may be wrong"
+        none += f" With fdr={larger.fdr:g}, {larger.n_flags:,} would be flagged, {wrong}."
     if len(known) == 1:
         what = "all of extreme accounts" if summary.get("flagged_extreme_pairs") else "all marked as suspect"
         return f"{none} {flags}, {what}."
-    return f"{none} {flags}: {' and '.join(known)}." if known else f"{none} Nothing is flagged."
+    return f"{none} {flags}: {' and '.join(known)}." if known else none
 
 
 def advise_training(summary: Mapping[str, Any], column: str) -> str:
