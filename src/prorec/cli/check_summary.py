@@ -59,7 +59,7 @@ def print_check(result: Mapping[str, Any], console: Console) -> None:
     if (command := result["cleaning_command"]) is not None:
         _print_heading(
             console,
-            "If the suspicious accounts are no people, this writes the log without them and without flagged rows",
+            "This writes the log without suspicious accounts and flagged rows; take out of it whoever is a person",
         )
         if "@suspicious-users.txt" in command:
             console.print("write their ids into suspicious-users.txt, one on each line, and run")

@@ -133,6 +133,7 @@ def describe_cleaning(command: str | None) -> str:
         return f"This writes the log without the flagged rows:\n  {command}\n"
     file = " (write the ids into suspicious-users.txt, one on each line)" if "@suspicious-users.txt" in command else ""
     return (
-        f"If the suspicious accounts are no people, this writes the log without them and without flagged rows{file}:\n"
+        "This writes the log without flagged rows and without the suspicious accounts; take out of it whoever is a "
+        f"person{file}:\n"
         f"  {command}\n"
     )
