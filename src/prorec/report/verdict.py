@@ -185,8 +185,10 @@ def _say_what_next(findings: Findings, groups: _Groups) -> str:
     suspicious = ""
     if findings.issues is not None and (n := int(group_accounts(findings.issues, findings.basis).suspicious.sum())):
         accounts = "1 suspicious account, which is" if n == 1 else f"{n:,} suspicious accounts, which are"
-        suspicious = f" Look at the {accounts} neither flagged nor down-weighted: the command below removes them "
-            "too. Take out of it whoever is a person."
+        suspicious = (
+            f" Look at the {accounts} neither flagged nor down-weighted: the command below removes them too. Take out "
+            "of it whoever is a person."
+        )
     if rate is not None and groups.has_bots:
         return (
             "Look at the extreme accounts in the list below; if they are no people, --drop of prorec denoise removes "
