@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -42,8 +43,8 @@ def test_from_a_messy_log_to_a_report_in_two_commands(shop: tuple[Path, ShopLog]
         assert text in words
     for account in (*facts.bots, *facts.test_accounts):
         assert account in checked.stdout
-    command = shlex.split(checked.stdout.splitlines()[-1])
-    assert command[:3] == ["prorec", "denoise", "orders.csv"]
+    command, cleaning = (shlex.split(line) for line in checked.stdout.splitlines() if line.startswith("  prorec"))
+    assert command[:3] == cleaning[:3] == ["prorec", "denoise", "orders.csv"]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["orders.csv"], "check writes nothing"
     done = run(*command[1:], "-p", "rank=8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -61,8 +62,25 @@ def test_from_a_messy_log_to_a_report_in_two_commands(shop: tuple[Path, ShopLog]
     assert streamed.returncode == 0, streamed.stderr
     assert "standard input  text with semicolons" in streamed.stdout
     page = (tmp_path / "orders.report.html").read_text()
+    table = re.search(r'id="issues-extreme".*?</table>', page, re.DOTALL)
+    assert table is not None
     for account in facts.bots:
-        assert account in page
+        assert f'<td class="name">{account}</td>' in table[0]
+    table = re.search(r'id="issues-suspicious".*?</table>', page, re.DOTALL)
+    assert table is not None
+    for account in facts.test_accounts:
+        assert f'<td class="name">{account}</td>' in table[0]
+    assert f"{facts.n_bad_rows:,} rows cannot be used" in page
+    shown = re.search(r'id="cleaning-command".*?</code>', page, re.DOTALL)
+    assert shown is not None
+    assert "--suspect-users" in shown[0]
+    # The other command leaves out all five accounts.
+    assert cleaning[-1] == "--drop"
+    cleaned = run(*cleaning[1:], "-p", "rank=8", cwd=tmp_path)
+    assert cleaned.returncode == 0, cleaned.stderr
+    rows = pacsv.read_csv(tmp_path / "orders.cleaned.csv")
+    assert not {*facts.bots, *facts.test_accounts} & set(rows["Customer"].to_pylist())
+    assert rows.num_rows > 0.9 * (facts.n_rows - facts.n_bad_rows - 336), "and nearly nobody else"
 
 
 def test_json_agrees_with_counting_by_hand(shop: tuple[Path, ShopLog]) -> None:
@@ -92,7 +110,8 @@ def test_json_agrees_with_counting_by_hand(shop: tuple[Path, ShopLog]) -> None:
         for line, value in zip(group["places"], group["values"], strict=True):
             customer, time = rows[line - 2][1], rows[line - 2][3]
             assert customer in ("", "NULL") if value is None else time == value
-    assert {row["id"] for row in result["users"]} >= {*facts.bots, *facts.test_accounts}
+    assert {row["id"] for row in result["extreme_accounts"]} == set(facts.bots)
+    assert {row["id"] for row in result["suspicious_accounts"]} >= set(facts.test_accounts)
     assert {each["name"]: each["role"] for each in result["columns"]} == {
         "OrderID": None,
         "Customer": "user",

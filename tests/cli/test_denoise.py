@@ -64,7 +64,7 @@ def test_every_row_comes_back_with_three_more_columns(clicks: Path, tmp_path: Pa
     flagged = int(expected.flagged_[at].sum())
     assert f"{given.num_rows:,} rows read" in done.stdout
     assert flagged == 0, "no group of these few clicks is surely noise"
-    assert "No group of interactions is surely at least 80% noise" in " ".join(done.stdout.split())
+    assert "none of them can be named with at most 20% wrong (--fdr 0.2)" in " ".join(done.stdout.split())
     assert f"{first.user}" in done.stdout
     assert f"{first.noise_probability:.3f}" in done.stdout
     assert "MB of memory" in done.stdout
@@ -128,11 +128,21 @@ def test_issues_of_accounts_are_printed(tmp_path: Path) -> None:
     noisy = prorec.inject_noise(prorec.make_cinema(200, 150, seed=3).interactions, 0.01, "bots", seed=1)
     prorec.write_interactions(noisy.interactions, log)
     words = run("denoise", str(log), "-o", "-").stderr.splitlines()
-    assert "Extreme accounts, which are kept out of the fit because they act like programs: 2." in words
-    assert any(line.startswith("Accounts that clicked at regular times: ") for line in words)
-    assert not [line for line in words if line.endswith(": 0.")]
+    bots = noisy.interactions.users[-2:]
+    n = int(noisy.interactions.activity[-2:].sum())
+    first, second = sorted(bots, key=lambda bot: -noisy.interactions.activity[int(bot == bots[1]) - 2])
+    start = "2 extreme accounts act like programs and are left out of the fit; all of their "
+    assert f"{start}{n} interactions are flagged: {first} and {second}." in words
+    command = next(line for line in words if line.startswith("  prorec denoise "))
+    assert command.startswith(f"  prorec denoise {log} --out bots.cleaned")
+    assert command.endswith(" --drop")
     summary = json.loads(run("denoise", str(log), "-o", str(tmp_path / "out.csv"), "--json").stdout)
-    assert {row["issue"]: row["count"] for row in summary["issues"]}["extreme"] == 2
+    counts = {row["issue"]: row["count"] for row in summary["issues"]}
+    assert counts["extreme"] == len(summary["extreme_accounts"]) == 2
+    assert counts.get("suspicious", 0) == len(summary["suspicious_accounts"])
+    assert {row["user"] for row in summary["extreme_accounts"]} == set(bots.tolist())
+    assert not {row["user"] for row in summary["most_suspicious"]} & set(bots.tolist())
+    assert f"  {summary['cleaning_command']}" == command
     plan = ("denoise", str(log), "-o", str(tmp_path / "plan.csv"), "--noise-method", "plan", "--json")
     assert json.loads(run(*plan).stdout)["issues"] == []
 
@@ -161,8 +171,8 @@ def test_columns_of_what_people_know(tmp_path: Path) -> None:
     assert rows["flagged"][is_returned].all()
     assert rows["noise_probability"][~is_bought & ~is_returned].between(0, 1, inclusive="neither").all()
     for options, problem in (
-        ((*columns, "--noise-method", "plan"), "--trusted-col has no effect with --noise-method plan"),
-        ((*columns, "--engine", "spark"), "--trusted-col has no effect with --engine spark"),
+        ((*columns, "--noise-method", "plan"), "--suspect-col has no effect with --noise-method plan"),
+        ((*columns, "--engine", "spark"), "--suspect-col has no effect with --engine spark"),
         (("--suspect-col", "back", "--force"), "no column is called 'back'. The columns are: user, item, bought, ret"),
         (("--suspect-col", "item", "--force"), "the column 'item' must be yes or no"),
         (("--suspect-col", "bought", "--force", "--trusted-col", "bought"), "must not be both trusted and suspect"),
@@ -170,6 +180,56 @@ def test_columns_of_what_people_know(tmp_path: Path) -> None:
         refused = run(*command, *options)
         assert refused.returncode == (ExitCode.BAD_DATA if "--force" in options else ExitCode.USAGE)
         assert problem in " ".join(refused.stderr.split())
+
+
+def test_users_that_are_no_people(tmp_path: Path) -> None:
+    log, out = tmp_path / "log.csv", tmp_path / "out.csv"
+    table = prorec.make_cinema(120, 100, seed=3).interactions.to_table("pandas")[["user", "item"]]
+    table["Weight"] = 7.5
+    table.to_csv(log, index=False)
+    first, second, third = table["user"].unique()[:3].tolist()
+    names = tmp_path / "names.txt"
+    names.write_text(f"{first}\n\n{third}\n")
+    command = ("denoise", str(log), "-o", str(out), "-p", "rank=4", "--weight-col", "none")
+    done = run(*command, "--suspect-users", f"{first}, {second}", "--json")
+    assert done.returncode == 0, done.stderr
+    summary, rows = json.loads(done.stdout), pacsv.read_csv(out).to_pandas()
+    is_suspect = rows["user"].isin([first, second])
+    assert summary["suspect"] == is_suspect.sum() > 0
+    assert rows["flagged"][is_suspect].all()
+    assert not rows["prorec_weight"][is_suspect].any(), "ours is not called weight beside Weight"
+    assert rows["prorec_weight"][~is_suspect].all()
+    assert not {row["user"] for row in summary["suspicious_accounts"]} & {first, second}, "it is known what they are"
+    trained = run("train", str(out), "-o", str(tmp_path / "model"), "-p", "rank=4")
+    assert trained.returncode == 0, trained.stderr
+    assert "prorec_weight" in trained.stdout + trained.stderr
+    sampled = run("audit", "draw", str(out), "-o", str(tmp_path / "sample.csv"))
+    assert sampled.returncode == 0, sampled.stderr
+    dropped = run(*command, "--suspect-users", f"@{names}", "--drop", "--force", "--quiet")
+    assert dropped.returncode == 0, dropped.stderr
+    assert not {first, third} & set(pacsv.read_csv(out)["user"].to_pylist())
+    for value, problem in (
+        (f"{first},{second}x", "--suspect-users must be users of the log; 1 of 2 is not: "),
+        (f"{second}x", f"Did you mean {second}"),
+        (",", "--suspect-users must name at least one user"),
+        (f"@{tmp_path / 'gone.txt'}", "gone.txt: No such file"),
+    ):
+        refused = run(*command, "--suspect-users", value, "--force")
+        assert refused.returncode != 0
+        assert problem in " ".join(refused.stderr.split())
+
+
+def test_quiet_prints_no_warning(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    prorec.write_interactions(prorec.make_cinema(60, 50, seed=3).interactions, log)
+    log.write_text(log.read_text().replace("\n", "\n,7,1,1,1\n", 1))
+    words = ("denoise", str(log), "-o", str(tmp_path / "out.csv"), "--noise-method", "plan", "--skip-bad-rows")
+    done = run(*words, "--json", "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["rows_skipped"] == 1
+    refused = run("denoise", str(log), "-o", str(tmp_path / "x.csv"))
+    assert refused.returncode == ExitCode.BAD_DATA
+    assert refused.stderr.rstrip().endswith(f"run: prorec check {log}")
 
 
 def test_options_from_a_file(clicks: Path, tmp_path: Path) -> None:
@@ -456,6 +516,7 @@ def test_the_summary_names_the_column_to_train_on(clicks: Path, tmp_path: Path) 
     pacsv.write_csv(weighted, tmp_path / "log.csv")
     done = run("denoise", str(tmp_path / "log.csv"), "--out", str(tmp_path / "out.csv"))
     assert "Train on the column 'prorec_weight'" in done.stdout
-    assert "Pass --weight-col prorec_weight to prorec train." in done.stdout
+    trained = run("train", str(tmp_path / "out.csv"), "--out", str(tmp_path / "model"), "-p", "rank=4")
+    assert "Weights come from the column 'prorec_weight'" in trained.stdout, "nobody needs to be told"
     columns = pacsv.read_csv(tmp_path / "out.csv").column_names
     assert "prorec_weight" in columns

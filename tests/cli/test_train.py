@@ -66,6 +66,7 @@ def test_bad_input_of_train_and_recommend(clicks: Path, folder: Path, tmp_path: 
         (("train", str(clicks), "--out", str(tmp_path / "m"), "--model", "wmrf"), "did you mean 'wrmf'?"),
         (("train", str(tmp_path / "none.csv"), "--out", str(tmp_path / "m")), "there is no such file"),
         (("recommend", str(tmp_path)), "model.json is missing"),
+        (("recommend", str(clicks)), "a model is a folder, and this is a file"),
         (("recommend", str(folder), "-k", "0"), "k must be a whole number from 1 to the number of items"),
         (("recommend", str(folder), "-u", "999"), "--user must be a user of the model; got 999"),
         (("recommend", str(folder), "-u", "ann", "-u", "--5"), "--user must be a user of the model; got ann, --5"),
@@ -78,7 +79,11 @@ def test_bad_input_of_train_and_recommend(clicks: Path, folder: Path, tmp_path: 
         (("train", str(clicks), "--out", str(tmp_path / "m"), "-p", "rank={[]:1}"), "rank must be a whole number"),
     ):
         done = run(*words)
-        is_about_data = problem in ("there is no such file", "model.json is missing")
+        is_about_data = problem in (
+            "there is no such file",
+            "model.json is missing",
+            "a model is a folder, and this is a file",
+        )
         assert done.returncode == (3 if is_about_data else 2), words
         assert problem in done.stderr
         assert "Traceback" not in done.stderr
@@ -97,15 +102,15 @@ def test_evaluate(clicks: Path) -> None:
     for seed in range(2):
         parts = prorec.split_by_user(log, (0.7, 0.3), seed=seed)
         model = prorec.ProRec(prorec.models.NCE(rank=8)).fit(parts.train)
-        values.append(prorec.evaluate(model, parts.test, k=5).mean["ndcg@5"])
-    assert rows[2]["mean"]["ndcg@5"] == pytest.approx(np.mean(values), rel=1e-6)
-    change = rows[2]["difference"]["ndcg@5"]
-    assert change["absolute"] == pytest.approx(rows[2]["mean"]["ndcg@5"] - rows[1]["mean"]["ndcg@5"]), "with its own"
+        values.append(prorec.evaluate(model, parts.test, k=10).mean["ndcg@10"])
+    assert rows[2]["mean"]["ndcg@10"] == pytest.approx(np.mean(values), rel=1e-6)
+    change = rows[2]["difference"]["ndcg@10"]
+    assert change["absolute"] == pytest.approx(rows[2]["mean"]["ndcg@10"] - rows[1]["mean"]["ndcg@10"]), "with its own"
     assert change["low"] < change["absolute"] < change["high"]
-    own = rows[1]["difference"]["ndcg@5"]["absolute"]
-    assert own == pytest.approx(rows[1]["mean"]["ndcg@5"] - rows[0]["mean"]["ndcg@5"]), "with the first"
+    own = rows[1]["difference"]["ndcg@10"]["absolute"]
+    assert own == pytest.approx(rows[1]["mean"]["ndcg@10"] - rows[0]["mean"]["ndcg@10"]), "with the first"
     shown = run(*words).stdout
-    assert f"{rows[2]['mean']['ndcg@5']:.4f}" in shown
+    assert f"{rows[2]['mean']['ndcg@10']:.4f}" in shown
     assert "2 random splits" in shown
 
 
@@ -118,9 +123,9 @@ def test_the_control_has_equal_weights(clicks: Path) -> None:
     # NCE's own gain of smaller weights: a penalty of ζ·c³ for weights of c leaves the model as it is.
     neutral = replace(model, regularization=model.regularization * float(mean) ** 3)
     scaled = neutral.fit(parts.train.with_weights(np.full(len(parts.train), mean)))
-    assert control["mean"]["ndcg@5"] == pytest.approx(prorec.evaluate(scaled, parts.test, k=5).mean["ndcg@5"])
-    assert control["mean"]["ndcg@5"] == pytest.approx(nce["mean"]["ndcg@5"]), "equal weights change nothing"
-    assert ours["mean"]["ndcg@5"] != pytest.approx(nce["mean"]["ndcg@5"])
+    assert control["mean"]["ndcg@10"] == pytest.approx(prorec.evaluate(scaled, parts.test, k=10).mean["ndcg@10"])
+    assert control["mean"]["ndcg@10"] == pytest.approx(nce["mean"]["ndcg@10"]), "equal weights change nothing"
+    assert ours["mean"]["ndcg@10"] != pytest.approx(nce["mean"]["ndcg@10"])
 
 
 def test_evaluate_warns_of_a_denoised_log(clicks: Path, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import comb
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from scipy.sparse import csr_array
@@ -12,6 +14,7 @@ from prorec.data.account_injection import ACCOUNT_KINDS, AccountKind
 from prorec.noise import find_issues
 from prorec.noise.catalogue_walks import score_catalogue_walks
 from prorec.noise.history_features import describe_histories
+from prorec.noise.regular_times import score_regular_times
 from prorec.noise.time_bursts import scan_times, score_bursts
 from tests.strategies import interactions
 
@@ -134,6 +137,58 @@ def test_users_who_always_click_at_once_are_no_bursts() -> None:
     assert not (items > 0.9).any()
 
 
+def make_timed_log(gaps: dict[str, list[float]]) -> Interactions:
+    """Return a log with the gaps of some accounts, and 300 people who order at random times of half a year."""
+    rng = np.random.default_rng(0)
+    rows = [(f"person{user}", time) for user in range(300) for time in rng.uniform(0, 180 * 86_400, 6 + user % 20)]
+    for name, own in gaps.items():
+        rows += [(name, time) for time in 1e6 + np.cumsum([0, *own])]
+    users, times = zip(*rows, strict=True)
+    items = [int(each) for each in rng.permutation(len(rows))]
+    return Interactions.from_table(pa.table({"user": users, "item": items, "timestamp": np.array(times)}))
+
+
+def score_of(gaps: dict[str, list[float]]) -> dict[str, float]:
+    log = make_timed_log(gaps)
+    return dict(zip(log.users.tolist(), score_regular_times(log).tolist(), strict=True))
+
+
+def test_regular_times_are_found_with_clicks_missing() -> None:
+    rng = np.random.default_rng(1)
+    every_2_s = np.diff(2.0 * np.flatnonzero(rng.random(1_200) < 0.975))  # some orders are missing
+    hourly = np.diff(3_600.0 * np.flatnonzero(rng.random(600) < 0.9))
+    scores = score_of({"every 2 s": every_2_s.tolist(), "hourly": hourly.tolist(), "test": [40.0] * 9 + [80.0]})
+    for name in ("every 2 s", "hourly", "test"):
+        assert scores.pop(name) > 0.9, name
+    assert max(scores.values()) == 0, "nobody else"
+
+
+def test_a_short_history_has_no_regular_times() -> None:
+    day = 86_400.0
+    monthly = [each * day for each in (30, 31, 30, 29, 31)]
+    nearly = [each * day for each in (23, 35, 28, 30, 27)]
+    weekly = np.diff(np.random.default_rng(2).normal(7 * day * np.arange(104), day / 8)).tolist()
+    scores = score_of({"monthly": monthly, "nearly monthly": nearly, "weekly": weekly})
+    assert max(scores.values()) == 0, "nobody who comes every week or every month, for years"
+    assert score_of({"six clicks": [2.0] * 5})["six clicks"] > 0.9, "exactly, as a script does"
+
+
+def test_the_p_value_of_regular_times_by_hand() -> None:
+    # Of 7 gaps other than the median 4 are near it, within 1%. q is 0.05, because people are irregular.
+    log = make_timed_log({"test": [40.0] * 5 + [80.0, 95.0, 110.0]})
+    p_value = sum(comb(7, k) * 0.05**k * 0.95 ** (7 - k) for k in range(4, 8))
+    assert score_regular_times(log)[list(log.users).index("test")] == pytest.approx(1 - 301 * p_value)
+
+
+@pytest.mark.parametrize("unit", [86_400.0, 1.0])
+def test_whole_days_and_row_numbers_are_no_regular_times(unit: float) -> None:
+    rng = np.random.default_rng(0)
+    rows = [(user, unit * day) for user in range(100) for day in range(6 + int(rng.integers(60)))]
+    users, times = zip(*rows, strict=True)
+    log = Interactions.from_table(pa.table({"user": users, "item": list(range(len(rows))), "timestamp": times}))
+    assert not score_regular_times(log).any()
+
+
 def test_nothing_but_bots_is_answered_in_a_sentence() -> None:
     rng = np.random.default_rng(0)
     issues = find_issues(Interactions.from_matrix(csr_array((rng.random((200, 300)) < 0.5).astype(np.float32))))
@@ -163,10 +218,14 @@ def test_scores_are_from_0_to_1_and_repeatable(data: Interactions) -> None:
 
 def test_tables_are_sorted_and_counted() -> None:
     issues = find_issues(inject_noise(make_cinema().interactions, 0.01, "bots").interactions)
-    scores = issues.users("pandas")["account"].to_numpy()
-    assert (np.diff(scores) <= 0).all()
+    table = issues.users("pandas")
+    scores = table["account"].to_numpy()
+    group = np.where(table["extreme"], 0, np.where(table["suspicious"], 1, 2))
+    assert (np.diff(group) >= 0).all()
+    for each in range(3):
+        assert (np.diff(scores[group == each]) <= 0).all()
     counts = dict(zip(*(issues.summary().column(name).to_pylist() for name in ("issue", "count")), strict=True))
-    assert counts["account"] == (scores > 0.9).sum() >= 10
+    assert counts["extreme"] + counts["suspicious"] == (scores > 0.9).sum() >= 10
 
 
 def test_no_interaction_is_refused() -> None:

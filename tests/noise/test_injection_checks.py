@@ -43,5 +43,5 @@ def test_sentences() -> None:
     popular = InjectionCheck("popularity", 0.8, 0.09, 0.1, 0.01, fdr=0.0, wrong_flags=0.0)
     text = describe_checks([uniform, popular])
     assert "an AUROC of 0.91 if" in text
-    assert "(15% of the flags at fdr=0.2 are wrong)" in text
-    assert "(nothing is flagged at fdr=0.4)" in text
+    assert "and of 0.80 if on popular items" in text
+    assert "to a copy of this log" in text, "nobody's log was changed"

@@ -52,13 +52,15 @@ def findings() -> Findings:
 
 def test_order_and_counts(findings: Findings) -> None:
     log = findings.interactions
-    alerts = make_alerts(findings, len(log) + 17)
+    alerts = make_alerts(findings, len(log) + 17, 23)
     assert [alert.label for alert in alerts] == [
-        "Bots",
+        "Rows left out",
+        "Extreme accounts",
         "Test accounts",
         "Copies",
+        "Regular times",
         "Odd accounts",
-        "Pushed items",
+        "Suspicious items",
         "Bursts",
         "Repeats",
         "Too little data",
@@ -66,17 +68,28 @@ def test_order_and_counts(findings: Findings) -> None:
         "Popularity explains it",
     ]
     # An account is counted once, as the first kind that it is.
-    for alert, users in zip(alerts, ([0, 1], [2, 3], [4, 5], [6, 7]), strict=False):
-        assert alert.sentence.startswith("2 accounts ")
+    groups = ([0], [2, 3, 5], [4], [1], [6, 7, 8, 9])  # 5 is a copy in a burst, which looks like a test
+    for alert, users in zip(alerts[1:], groups, strict=False):
+        n = len(users)
+        assert alert.sentence.startswith(f"{n} account{'s' if n > 1 else ''} ")
         assert f": {log.activity[users].sum():,} clicks (" in alert.sentence
-        first, second = sorted(users, key=lambda user: (-log.activity[user], user))
-        assert alert.sentence.endswith(f"They are {log.users[first]} and {log.users[second]}.")
+        ordered = [log.users[each] for each in sorted(users, key=lambda user: (-log.activity[user], user))]
+        named = f"They are {', '.join(map(str, ordered[:-1]))} and {ordered[-1]}."
+        assert (named if n > 1 else f"It is {ordered[0]}. ") in alert.sentence
+        kept = "neither flagged nor down-weighted" in alert.sentence
+        assert kept == (alert.label != "Extreme accounts")
+        assert alert.target == ("issues-suspicious" if kept else "issues-extreme")
     sentences = [alert.sentence for alert in alerts]
-    assert sentences[4].startswith("1 item has ")
-    assert sentences[5].startswith("2 items were ")
-    assert sentences[6].startswith("17 rows repeat ")
-    assert sentences[7].startswith("10 users (20%) ")
-    assert f"{len(log):,} clicks" in sentences[9]
+    assert sentences[0] == f"23 rows cannot be used and were left out ({23 / (len(log) + 40):.1%} of the file)."
+    odd = np.isin(log.user_codes[log.item_codes == 3], range(10))
+    most = "most of its clicks" if 2 * odd.sum() > len(odd) else "more of its clicks than chance explains"
+    assert sentences[6].startswith(f"1 item has {most} from accounts that act like programs or look odd: 3 ")
+    assert f"({odd.sum()} of {len(odd)})" in sentences[6]
+    assert sentences[7].startswith("2 items were ")
+    assert sentences[8].startswith("17 rows repeat ")
+    assert sentences[9].startswith("10 users (20%) ")
+    assert f"{len(log):,} clicks" in sentences[11]
+    assert [alert.is_problem for alert in alerts[7:]] == [True, False, False, False, True]
 
 
 def test_nothing_stands_out(findings: Findings) -> None:
@@ -89,7 +102,8 @@ def test_nothing_stands_out(findings: Findings) -> None:
         np.zeros(N_USERS, dtype=bool),
         can_tell=True,
     )
-    calm = replace(findings, interactions=log, issues=quiet, noise_rate=NoiseRateEstimate(0.1, low=0.05, high=0.2))
+    rate, flagged = NoiseRateEstimate(0.1, low=0.05, high=0.2), np.zeros(len(log), dtype=bool)
+    calm = replace(findings, interactions=log, issues=quiet, noise_rate=rate, flagged=flagged)
     assert make_alerts(calm, None) == []
     assert make_alerts(calm, len(log)) == []
     (repeat,) = make_alerts(calm, len(log) + 1)
@@ -101,7 +115,7 @@ def test_without_cross_fitting_only_the_data_have_alerts(findings: Findings) -> 
     assert labels == ["Repeats", "Too little data"]
 
 
-@pytest.mark.parametrize(("kind", "label"), [("bots", "Bots"), ("tests", "Test accounts")])
+@pytest.mark.parametrize(("kind", "label"), [("bots", "Extreme accounts"), ("tests", "Test accounts")])
 def test_alerts_of_injected_accounts_lead_to_the_page(kind: NoiseKind, label: str, tmp_path: Path) -> None:
     noisy = inject_noise(make_cinema(400, 300, seed=1).interactions, 0.02, kind, seed=1).interactions
     denoiser = ProRec(SVD(rank=4), noise_method=NoiseFinder(folds=2)).fit(noisy)

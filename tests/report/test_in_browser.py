@@ -42,7 +42,9 @@ def test_the_paper_s_quantities_are_details(open_report: OpenFunction, cinema_pa
     before += page.inner_text("#user") + page.inner_text("#charts")
     for sign in ("ρ", "κ", "γ", "λ", "row share", "threshold"):
         assert sign not in before
-        assert sign in page.inner_text("#details")
+    # The plan does not make the weights of this page, so its terms are not explained.
+    assert "λ" not in page.inner_text("#terms")
+    assert "transport plan" not in page.inner_text("#terms")
     for header in page.locator("#user-shares thead th").all()[1:]:
         assert header.get_attribute("title")
     titles = [each.get_attribute("title") for each in page.locator("#clicks thead th[title]").all()]
@@ -190,23 +192,36 @@ def test_accounts_and_items(open_report: OpenFunction, tmp_path: Path) -> None:
     denoiser = ProRec(NCE(rank=8), noise_method=NoiseFinder(folds=2)).fit(noisy)
     write_report(denoiser, tmp_path / "report.html", held_out=False)
     report = open_report(tmp_path / "report.html")
-    alert = report.page.locator("#alerts li", has_text="Bots")
+    alert = report.page.locator("#alerts li", has_text="Extreme accounts")
     assert alert.inner_text().split("\n")[-1].startswith("3 accounts act like programs: ")
-    assert report.page.inner_text(".answers dd >> nth=0").startswith("Bots are the main problem: 3 accounts")
+    assert report.page.inner_text(".answers dd >> nth=0").startswith("Bots are the main problem: 3 extreme accounts")
     alert.locator("a").click()
-    expect(report.page.locator("#issues-accounts")).to_be_in_viewport()
-    rows = report.rows("#issues-accounts")
+    expect(report.page.locator("#issues-extreme")).to_be_in_viewport()
+    rows = report.rows("#issues-extreme")
     n_clicks = [int(row[1].replace(",", "")) for row in rows]
-    assert sorted(n_clicks[:3], reverse=True) == n_clicks[:3] == sorted(noisy.activity[-3:].tolist(), reverse=True)
-    assert all("Kept out of the fit." in row[3] for row in rows[:3])
-    header = "#issues-accounts thead th >> nth=1"
+    assert n_clicks == sorted(noisy.activity[-3:].tolist(), reverse=True)
+    assert [row[2] for row in rows] == [row[1] for row in rows], "all flagged"
+    # The list of clicks has one line for each of them, and then the most suspicious clicks of others.
+    count = report.page.inner_text("#click-count")
+    assert count.startswith(f"3 extreme accounts with {sum(n_clicks):,} clicks, and ")
+    listed = report.rows()
+    assert sorted(row[0] for row in listed[:3]) == sorted(f"all {row[1]} clicks of {row[0]}" for row in rows)
+    assert not {row[1] for row in listed[3:]} & {row[0] for row in rows}
+    assert all(row[-2] for row in listed), "each has a reason"
+    exported = export_rows(report, tmp_path)
+    flagged = [row for row in exported if row["flagged"] == "true"]
+    assert sum(row["user"] in {each[0] for each in rows} for row in flagged) == sum(n_clicks), "all of their clicks"
+    report.page.select_option("#which", "flagged")
+    expect(report.page.locator("#click-count")).to_contain_text(f"{denoiser.flagged_.sum():,} clicks")
+    header = "#issues-extreme thead th >> nth=1"
     report.page.click(f"{header} >> button")
     report.page.click(f"{header} >> button")
     assert report.page.get_attribute(header, "aria-sort") == "ascending"
-    assert [int(row[1].replace(",", "")) for row in report.rows("#issues-accounts")] == sorted(n_clicks)
-    user = report.rows("#issues-accounts")[-1][0]
-    report.page.click("#issues-accounts tbody tr:last-child button.link")
+    assert [int(row[1].replace(",", "")) for row in report.rows("#issues-extreme")] == sorted(n_clicks)
+    user, reason = report.rows("#issues-extreme")[-1][0], report.rows("#issues-extreme")[-1][-1]
+    report.page.click("#issues-extreme tbody tr:last-child button.link")
     assert report.page.inner_text("#user-details h3 >> nth=0") == f"User {user}"
+    assert reason in report.page.inner_text("#user-details"), "the section of the user says why"
 
 
 def test_click_on_a_user_shows_the_user(open_report: OpenFunction, cinema_page: Path) -> None:
@@ -375,7 +390,7 @@ def test_verdicts(open_report: OpenFunction, cinema_page: Path, cinema_denoiser:
 def test_verdicts_on_hostile_names(open_report: OpenFunction, hostile_page: Path) -> None:
     page = open_report(hostile_page).page
     page.select_option("#which", "all")
-    expect(page.locator("#click-count")).to_contain_text("of 30 users")
+    expect(page.locator("#click-count")).to_contain_text(f"{page.evaluate('nClicks')} clicks, of 30 users")
     page.click("#last-page")
     buttons = page.locator("#clicks tbody tr:not(.flagged) >> nth=0").locator(".verdict-button").all_inner_texts()
     assert buttons == ["noise", "genuine"], "without a flag, nothing is right or wrong"

@@ -13,7 +13,7 @@ from prorec.evaluation.significance import Comparison
 from prorec.models import SVD
 from prorec.noise.flagging import flag_interactions
 from prorec.noise.noise_rate import NoiseRateEstimate
-from prorec.noise.posterior import ACCOUNT
+from prorec.noise.posterior import ACCOUNT, MARKED
 from prorec.report.findings import Findings, collect_findings
 from prorec.report.gain import Gain
 from prorec.report.verdict import describe_gain, make_verdict
@@ -105,11 +105,17 @@ def test_bots_come_first_if_most_flags_are_theirs(findings: Findings, is_identif
     with_bots = replace(findings, basis=basis, flagged=findings.flagged | (basis == ACCOUNT), noise_rate=rate)
     verdict = make_verdict(with_bots, "")
     n_clicks = int(np.isin(users, [3, 8]).sum())
-    assert verdict.how_noisy.startswith("Bots are the main problem: 2 accounts that act like programs have ")
+    assert verdict.how_noisy.startswith("Bots are the main problem: 2 extreme accounts, which act like programs, have ")
     assert f"have {n_clicks:,} of the {len(users):,} clicks" in verdict.how_noisy
-    assert ("about 12% of the others are noise" in verdict.how_noisy) == is_identified
-    assert ("this log cannot tell" in verdict.how_noisy) != is_identified
-    assert verdict.what_next.startswith("Look at these accounts")
+    n_others = len(users) - n_clicks
+    assert (f"About 12% of the other {n_others:,} clicks are noise" in verdict.how_noisy) == is_identified
+    assert ("This log cannot tell" in verdict.how_noisy) != is_identified
+    assert verdict.what_next.startswith("Look at the extreme accounts")
+    assert f"{n_clicks:,} flags are all of 2 extreme accounts" in verdict.how_sure
+    assert "none of these is wrong" in verdict.how_sure
+    n_rest = int((findings.flagged & (basis != ACCOUNT)).sum())
+    if is_identified:
+        assert f"of the {n_rest} other flagged clicks, at most about 10% should be wrong" in verdict.how_sure
     few = np.where(np.arange(len(users)) == 50, ACCOUNT, 0).astype(np.int8)
     many = replace(with_bots, basis=few, flagged=np.arange(len(users)) < 100)
     assert "Bots" not in make_verdict(many, "").how_noisy
@@ -119,7 +125,32 @@ def test_bots_of_a_real_fit() -> None:
     noisy = inject_noise(make_cinema(300, 200, seed=1).interactions, 0.01, "bots", seed=1).interactions
     verdict = make_verdict(collect_findings(ProRec(SVD(rank=4), noise_method=NoiseFinder(folds=2)).fit(noisy)), "")
     n_clicks = int(noisy.activity[-3:].sum())
-    assert f"3 accounts that act like programs have {n_clicks:,} of the {len(noisy):,} clicks" in verdict.how_noisy
+    start = f"Bots are the main problem: 3 extreme accounts, which act like programs, have {n_clicks:,} of the "
+    assert verdict.how_noisy.startswith(f"{start}{len(noisy):,} clicks")
+
+
+def test_noise_that_cannot_be_named_is_counted(findings: Findings) -> None:
+    nothing = replace(findings, flagged=np.zeros_like(findings.flagged))
+    n_noise = 0.12 * len(findings.flagged)
+    sentence = make_verdict(nothing, "").how_sure
+    assert f"about {n_noise:,.0f} clicks are noise, but none of them can be named with at most 10% wrong" in sentence
+    assert "so nothing is flagged; they count less in the weights" in sentence
+    some = make_verdict(findings, "").how_sure
+    assert f"Most of the about {n_noise:,.0f} noisy clicks cannot be named" in some
+
+
+def test_marked_clicks_are_no_part_of_the_noise_rate(findings: Findings) -> None:
+    marked = findings.interactions.user_codes == 5
+    probability = np.where(marked, np.float32(1), findings.noise_probability)
+    basis = np.where(marked, MARKED, 0).astype(np.int8)
+    flagged = findings.flagged | marked
+    verdict = make_verdict(replace(findings, basis=basis, flagged=flagged, noise_probability=probability), "")
+    n_marked = int(marked.sum())
+    assert (
+        f"{n_marked} clicks are marked as noise. About 12% of the {len(marked) - n_marked:,} clicks that nobody "
+        in (verdict.how_noisy)
+    )
+    assert f"{n_marked} flags are clicks that people marked as noise" in verdict.how_sure
 
 
 def test_the_paper_s_method_estimates_nothing(plan_findings: Findings) -> None:
@@ -140,18 +171,18 @@ def make_gain(mean: float, low: float, high: float, best: str = "scaled") -> Gai
     [
         (
             make_gain(0.21, 0.002, 0.02),
-            "Training with the weights gives better",
+            "Yes: train with the weights.",
             "+5.0% (95% interval +1.0% to +10.0%)",
         ),
-        (make_gain(0.21, -0.002, 0.02), "Training with the weights makes no sure", "+5.0% (95% interval −1.0% to"),
-        (make_gain(0.19, -0.02, -0.002), "Train without the weights", "−5.0% (95% interval −10.0% to −1.0%)"),
+        (make_gain(0.21, -0.002, 0.02), "No sure difference", "+5.0% (95% interval −1.0% to"),
+        (make_gain(0.19, -0.02, -0.002), "No: train without the weights", "−5.0% (95% interval −10.0% to −1.0%)"),
     ],
 )
 def test_gain_is_net_of_the_best_control(gain: Gain, start: str, numbers: str) -> None:
     sentence = describe_gain(gain)
     assert sentence.startswith(start)
     assert numbers in sentence
-    assert "against the model with all weights equally small" in sentence
+    assert "against the same model with all weights equally small" in sentence
 
 
 def test_gain_that_cannot_be_measured() -> None:

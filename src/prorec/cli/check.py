@@ -8,20 +8,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from prorec._core.provenance import digest_file
 from prorec.cli.check_summary import print_check
 from prorec.cli.command import as_command, name_options, refuse
+from prorec.cli.commands_to_copy import find_free_name, write_cleaning_command, write_options
 from prorec.cli.exit_codes import BadDataError, blame_data
 from prorec.cli.options import ConsoleOptions, LogOptions, TimeOptions
 from prorec.data.column_values import check_time_format
-from prorec.data.formats import format_suffix
 from prorec.data.log_check import LogCheck, check_log
 from prorec.noise import Issues, find_issues
-from prorec.noise.issue_sentences import describe_item, describe_user, most_suspicious
-
-_N_SHOWN = 8
+from prorec.noise.account_groups import group_accounts
+from prorec.noise.issue_sentences import describe_item, describe_user, list_items, list_users
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,10 @@ def check(log: CheckOptions, console: ConsoleOptions) -> None:
             issues = find_issues(found.source.interactions)
             progress("Finding accounts that stand out", 1, 1)
     result = describe_check(found, issues) | {"log": log.log, "next": _next_commands(found, log)}
+    suspicious = [row["id"] for row in result["suspicious_accounts"]]
+    result["cleaning_command"] = None
+    if suspicious and found.problem is None:
+        result["cleaning_command"] = write_cleaning_command(log.log, _next_options(found, log), suspicious)
     result["provenance"] = provenance
     if console.json:
         console.print_result(result, "")
@@ -100,23 +105,26 @@ def describe_check(found: LogCheck, issues: Issues | None) -> dict[str, Any]:
         "first_time": None if times is None else times[0],
         "last_time": None if times is None else times[1],
         "bad_rows": [] if bad is None else bad.to_rows(),
-        "users": _suspicious(issues, "users"),
-        "items": _suspicious(issues, "items"),
+        **_list_suspects(issues),
     }
 
 
-def _suspicious(issues: Issues | None, kind: str) -> list[dict[str, Any]]:
-    """Return the accounts or items that stand out, with the reason in words."""
+def _list_suspects(issues: Issues | None) -> dict[str, list[dict[str, Any]]]:
+    """Return the accounts of each group and the items that stand out, with the reason in words."""
     if issues is None:
-        return []
-    log = issues.interactions
-    ids, n_clicks = (log.users, log.activity) if kind == "users" else (log.items, log.popularity)
-    describe = describe_user if kind == "users" else describe_item
-    return [
-        {"id": ids[at].item() if hasattr(ids[at], "item") else ids[at], "clicks": int(n_clicks[at]), "score": score}
-        | {"reason": describe(issues, at)}
-        for at, score in most_suspicious(issues, kind, _N_SHOWN)
-    ]
+        return {"extreme_accounts": [], "suspicious_accounts": [], "suspicious_items": []}
+    log, groups = issues.interactions, group_accounts(issues)
+
+    def describe(ids: NDArray[Any], n_clicks: NDArray[np.int64], at: int, reason: str) -> dict[str, Any]:
+        value = ids[at].item() if hasattr(ids[at], "item") else ids[at]
+        return {"id": value, "clicks": int(n_clicks[at]), "reason": reason}
+
+    accounts = {
+        name: [describe(log.users, log.activity, at, describe_user(issues, at)) for at in list_users(issues, group)]
+        for name, group in (("extreme_accounts", groups.extreme), ("suspicious_accounts", groups.suspicious))
+    }
+    items = [describe(log.items, log.popularity, at, describe_item(issues, at)) for at in list_items(issues)]
+    return accounts | {"suspicious_items": items}
 
 
 def _next_commands(found: LogCheck, log: CheckOptions) -> list[str]:
@@ -130,12 +138,15 @@ def _next_commands(found: LogCheck, log: CheckOptions) -> list[str]:
             if option == next(iter(found.candidates)):
                 commands = [["prorec", "check", log.log, option, name, *rest, *given] for name in names or ["NAME"]]
         return [shlex.join(words) for words in commands]
-    name = "clicks" if log.log == "-" else Path(log.log).name.removesuffix(".gz")
-    suffix = ".parquet" if format_suffix(Path(log.log)) in (".parquet", ".pq") else ".csv"
-    words = ["prorec", "denoise", log.log, "--out", _free_name(f"{Path(name).stem}.denoised", suffix)]
+    words = ["prorec", "denoise", log.log, "--out", find_free_name(log.log, "denoised")]
     if find_spec("jinja2") is not None:
-        words += ["--report", _free_name(f"{Path(name).stem}.report", ".html")]
-    words += given
+        words += ["--report", find_free_name(log.log, "report", ".html")]
+    return [shlex.join([*words, *_next_options(found, log)])]
+
+
+def _next_options(found: LogCheck, log: CheckOptions) -> list[str]:
+    """Return the options by which a command reads the log as check did."""
+    words = _given_words(log)
     if not found.layout.get("header", True) and not log.no_header:
         words.append("--no-header")
     if len(found.time_positions) == 1:
@@ -144,19 +155,9 @@ def _next_commands(found: LogCheck, log: CheckOptions) -> list[str]:
         words += [f"--{role}-col", "none"]
     if found.bad is not None:
         words.append("--skip-bad-rows")
-    return [shlex.join(words)]
+    return words
 
 
 def _given_words(log: CheckOptions) -> list[str]:
     """Return the options that the user gave, to give them again."""
-    words = []
-    for name in log.given:
-        value = getattr(log, name)
-        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return words
-
-
-def _free_name(stem: str, suffix: str) -> str:
-    """Return the name of a file in this folder that does not exist."""
-    names = (f"{stem}{number}{suffix}" for number in ("", *(f"-{each}" for each in range(2, 1000))))
-    return next(name for name in names if not Path(name).exists())
+    return write_options({name: getattr(log, name) for name in log.given})

@@ -12,8 +12,13 @@ from rich.text import Text
 
 _ENCODINGS = {"utf-8": "UTF-8", "utf-8-sig": "UTF-8 with a byte order mark", "utf-16": "UTF-16"}
 _ROLES = {"timestamp": "time"}
-_MIN_SCORE = 0.7
-"""Accounts and items with a lower score are not printed."""
+_N_SHOWN = 8
+_GROUPS = {
+    "extreme_accounts": "Extreme accounts: prorec denoise leaves them out of the fit and flags all of their clicks",
+    "suspicious_accounts": "Suspicious accounts: prorec denoise neither flags nor down-weights them",
+    "suspicious_items": "Suspicious items",
+}
+"""Headings of what stands out."""
 
 
 def print_check(result: Mapping[str, Any], console: Console) -> None:
@@ -36,11 +41,12 @@ def print_check(result: Mapping[str, Any], console: Console) -> None:
     if result["bad_rows"]:
         _print_heading(console, f"{counts['bad_rows']:,} rows cannot be used")
         console.print(_bad_row_table(result["bad_rows"]))
-    for kind, title in (("users", "Accounts that stand out"), ("items", "Items that stand out")):
-        rows = [row for row in result[kind] if row["score"] >= _MIN_SCORE]
-        if rows:
+    for kind, title in _GROUPS.items():
+        if rows := result[kind]:
             _print_heading(console, title)
-            console.print(_issue_table(rows))
+            console.print(_issue_table(rows[:_N_SHOWN]))
+            if len(rows) > _N_SHOWN:
+                console.print(f"and {len(rows) - _N_SHOWN:,} more; --json lists all")
     if result["problem"] is not None:
         if result["next"]:
             _print_heading(console, "Say which column it is")
@@ -49,6 +55,14 @@ def print_check(result: Mapping[str, Any], console: Console) -> None:
         _print_heading(console, f"To find the clicks that don't belong{skipped}, run")
     for command in result["next"]:
         # A long command is not wrapped, so that it can be copied.
+        console.print(Text(f"  {command}"), soft_wrap=True)
+    if (command := result["cleaning_command"]) is not None:
+        _print_heading(
+            console,
+            "This writes the log without suspicious accounts and flagged rows; take out of it whoever is a person",
+        )
+        if "@suspicious-users.txt" in command:
+            console.print("write their ids into suspicious-users.txt, one on each line, and run")
         console.print(Text(f"  {command}"), soft_wrap=True)
 
 

@@ -161,8 +161,10 @@ def _describe_flags(club: Cinema, denoiser: ProRec) -> RenderableType:
         "Flagged clicks",
         table,
         f"\n{mistakes}. A mistake has a higher noise probability than another click in {auroc:.0%} of all cases "
-        f"(AUROC). The denoiser estimates the noise rate at {denoiser.finder_.noise_rate_}. It was allowed {_FDR:.0%} "
-        "wrong flags for any noise rate in this interval.",
+        f"(AUROC). The denoiser estimates the noise rate at {denoiser.finder_.noise_rate_}, which counts clicks that "
+        "suit their users no better than random ones. Some mistakes suit their users by chance, so this rate is below "
+        f"the share of mistakes. For this demo up to {_FDR:.0%} of the flags may be wrong, so that there are many to "
+        "look at; the default of prorec denoise is 20%.",
     )
 
 

@@ -10,18 +10,18 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from rich.console import Console
 
-from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
 from prorec.cli.command import Options, as_command, refuse
+from prorec.cli.commands_to_copy import repeat_cleaning
 from prorec.cli.console import print_plain
 from prorec.cli.denoise_on_spark import denoise_on_spark
 from prorec.cli.denoise_summary import describe_summary, summarize
 from prorec.cli.exit_codes import blame_data
 from prorec.cli.gate import GateOptions, count_noise
+from prorec.cli.mark_options import MarkOptions
 from prorec.cli.options import (
     AlgorithmSettings,
     ConsoleOptions,
@@ -47,7 +47,6 @@ from prorec.cli.work_folder import INTERRUPTED, WorkDirectory
 from prorec.data.source_table import SourceTable
 from prorec.data.writers import check_characters, write_table
 from prorec.denoise import ProRec
-from prorec.noise.marks import parse_yes_no
 from prorec.report.page import write_report
 
 
@@ -63,51 +62,18 @@ class SparkOptions(Options):
     """Master of Spark, such as local[4] or spark://host:7077."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MarkOptions(Options):
-    """Columns of interactions that people know to be genuine or noise."""
-
-    panel = "Columns of the log"
-
-    trusted_col: str | None = None
-    """Name of a column of yes and no: interactions that are surely genuine, such as purchases."""
-    suspect_col: str | None = None
-    """Name of a column of yes and no: interactions that are surely noise, such as returns."""
-
-    def read(self, source: SourceTable) -> dict[str, NDArray[np.bool_] | None]:
-        """Return the marks as arguments of `ProRec.fit`.
-
-        Parameters
-        ----------
-        source : SourceTable
-            The log. An interaction is marked if any of its rows is.
-
-        Returns
-        -------
-        dict
-            One boolean for each interaction, or None, for `trusted` and `suspect`.
-
-        Raises
-        ------
-        InputError
-            If there is no such column, or a value is neither yes nor no.
-        """
-        columns = {"trusted": self.trusted_col, "suspect": self.suspect_col}
-        return {role: None if name is None else _read_marks(role, name, source) for role, name in columns.items()}
-
-
 @as_command
 def denoise(
     output: DenoiseOutput,
     noise: NoiseSettings,
+    gate: GateOptions,
     console: ConsoleOptions,
-    model: ModelOptions,
     log: LogOptions,
     marks: MarkOptions,
     items: ItemOptions,
+    model: ModelOptions,
     algorithm: AlgorithmSettings,
     spark: SparkOptions,
-    gate: GateOptions,
 ) -> None:
     """Find the interactions that are noise.
 
@@ -126,7 +92,7 @@ def denoise(
     log : LogOptions
         The log.
     marks : MarkOptions
-        Columns of interactions that are known to be genuine or noise.
+        Interactions and users that are known to be genuine or noise.
     items : ItemOptions
         Details for the report.
     spark : SparkOptions
@@ -161,6 +127,8 @@ def denoise(
         print_plain(Console(stderr=True, quiet=console.quiet), f"{output.out} exists, and no run is left to resume.")
         return
     _check_outputs(output, log, items)
+    items.check()
+    marks.check(log)
     with console.progress() as progress:
         source = log.read(progress, items if needs_times else None)
         clicks = items.describe(log, source) if needs_times else source.interactions
@@ -182,6 +150,8 @@ def denoise(
             with blame_data():
                 denoiser.fit(clicks, refit=has_report, track_loss=has_report, **run)
             table = _denoised_rows(source, denoiser, drop=output.drop)
+            findings = summarize(source, denoiser)
+            findings["cleaning_command"] = repeat_cleaning(log.log, console.settings, marks.list_users(), findings)
             rejected, text = write_rejected(
                 source, output.out, force=output.force, escape_formulas=output.escape_formulas
             )
@@ -189,17 +159,17 @@ def denoise(
             if output.report is not None:
                 shown: dict[str, Any] = {"seconds": time.perf_counter() - started, "n_rows": source.table.num_rows}
                 shown |= {"title": log.report_title, "progress": progress, "overwrite": output.force}
+                shown |= {"n_left_out": rejected["rows_skipped"], "cleaning_command": findings["cleaning_command"]}
                 write_report(denoiser, output.report, provenance=provenance, **shown)
             written = {"rows_written": int(table.num_rows), "formula_cells": n_formulas}
-            return rejected | written, text + describe_formulas(n_formulas)
+            return findings | rejected | written, text + describe_formulas(n_formulas)
 
         if output.out == "-":
             written, text = fit_and_write()
         else:
             with WorkDirectory(output.out).open(resume=output.resume) as work:
                 written, text = fit_and_write(work)
-    summary = summarize(source, denoiser) | written
-    summary |= {
+    summary = written | {
         "out": output.out,
         "report": None if output.report is None else str(output.report),
         "seconds": round(time.perf_counter() - started, 2),
@@ -209,20 +179,6 @@ def denoise(
     summary |= gate.measure(share, is_identified=is_identified)
     console.print_result(summary, text + describe_summary(summary), out=output.out)
     gate.judge(summary)
-
-
-def _read_marks(role: str, name: str, source: SourceTable) -> NDArray[np.bool_]:
-    """Return whether any row of each interaction has yes in a column."""
-    names = source.table.column_names
-    if names.count(name) != 1:
-        found = "several columns are" if name in names else "no column is"
-        raise InputError(
-            f"{role}_col must be the name of one column of the log; {found} called {safe_repr(name)}. "
-            f"The columns are: {', '.join(names)}"
-        )
-    is_marked = np.zeros(len(source.interactions), dtype=bool)
-    is_marked[source.positions[parse_yes_no(source.table[name], f"the column {safe_repr(name)}")]] = True
-    return is_marked
 
 
 def _is_finished(output: DenoiseOutput) -> bool:

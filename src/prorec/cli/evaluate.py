@@ -40,8 +40,8 @@ class EvaluateOptions(Options):
     """Parameter of a recommender, such as -p nce.rank=50; may be repeated."""
     seeds: int = 5
     """Number of random splits to average over."""
-    k: int = field(default=5, metadata={"short": "-k"})
-    """Number of recommended items to evaluate."""
+    k: int = field(default=10, metadata={"short": "-k"})
+    """Number of recommended items to evaluate; by default 10, as in the report, or all items if there are fewer."""
     metrics: Family = "standard"
     """Definitions of the metrics."""
 
@@ -83,14 +83,15 @@ def evaluate(
                 DataWarning,
                 stacklevel=1,
             )
-        check_int("k", options.k, 1, clicks.n_items, "the number of items")
+        k = options.k if "k" in options.given else min(options.k, clicks.n_items)
+        check_int("k", k, 1, clicks.n_items, "the number of items")
         models = _make_models(options, settings, clicks.matrix.shape)
         with blame_data():
             comparison = compare_on_splits(
                 models,
                 clicks,
                 n_seeds=options.seeds,
-                k=options.k,
+                k=k,
                 metrics=options.metrics,
                 baselines={name: name.partition("+")[0] for name in models},
                 progress=progress,

@@ -30,6 +30,7 @@ class _Form:
 
     is_log_json = False
     is_result_json = False
+    is_quiet = False
     level: str | None = None
 
 
@@ -43,6 +44,7 @@ def start_messages(words: list[str]) -> None:
     """
     _Form.is_log_json, _Form.is_result_json = "--log-json" in words, "--json" in words
     _Form.level = "debug" if "--debug" in words else None
+    _Form.is_quiet = False
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     _set_up_log()
 
@@ -61,6 +63,12 @@ def use_log_level(value: str | None) -> str | None:
             raise typer.BadParameter(f"must be {', '.join(LOG_LEVELS[:-1])} or {LOG_LEVELS[-1]}; got {value!r}")
         _Form.level = value
     _set_up_log()
+    return value
+
+
+def use_quiet(value: bool) -> bool:
+    """Take the option `--quiet`, which leaves out warnings; a log keeps them."""
+    _Form.is_quiet |= value
     return value
 
 
@@ -170,7 +178,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: Any) -> N
     text = shorten_message(name_options(str(message)))
     if _Form.is_log_json:
         _log.warning(text, extra={"fields": {"warning": category.__name__}})
-    else:
+    elif not _Form.is_quiet:
         _print_message(text, "yellow")
 
 

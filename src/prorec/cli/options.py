@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from prorec.cli.command import FieldsOf, Options
 from prorec.cli.config_file import read_config
 from prorec.cli.console import print_plain
 from prorec.cli.exit_codes import BadDataError, blame_data
-from prorec.cli.messages import LogProgress, use_log_json, use_log_level, use_result_json
+from prorec.cli.messages import LogProgress, use_log_json, use_log_level, use_quiet, use_result_json
 from prorec.data.column_values import check_time_format
 from prorec.data.formats import format_suffix
 from prorec.data.item_info import add_item_info
@@ -32,6 +33,7 @@ from prorec.denoise import ProRec
 from prorec.interactions import Interactions
 from prorec.models.factory import cap_rank, make_model, parse_parameters
 from prorec.models.model import Model, load
+from prorec.models.recommendations import FittedRecommender
 
 FORMATS = ("csv", "tsv", "parquet")
 """Formats of streams."""
@@ -119,13 +121,24 @@ class LogOptions(Options):
         if times is not None:
             check_time_format(times.time_format)
             arguments |= {"timestamp_col": times.timestamp_col, "time_format": times.time_format, "with_times": True}
-        with blame_data(), self.open() as path:
+        with blame_data(), self._advise_check(), self.open() as path:
             source = read_source_table(path, **arguments, progress=progress)
             progress("Taking the digest of the log", 0, 1)
             source = replace(source, digest=digest_file(path))
             progress("Taking the digest of the log", 1, 1)
         warn_about_skipped("standard input" if self.log == "-" else self.log, source.skipped)
         return source
+
+    @contextmanager
+    def _advise_check(self) -> Iterator[None]:
+        """Name the command that says everything about the log, where a block refuses it."""
+        try:
+            yield
+        except InputError as error:
+            if self.log == "-" or not Path(self.log).is_file():
+                raise
+            advice = f"To see everything about this log at once, run: {shlex.join(['prorec', 'check', self.log])}"
+            raise type(error)(f"{str(error).rstrip('.')}. {advice}") from error.__cause__
 
     def check_format(self) -> None:
         """Raise `InputError` if there is no such format."""
@@ -202,6 +215,17 @@ class ItemOptions(TimeOptions):
 
     items: Path | None = None
     """File with item ids, and names or categories, for the report; may be the log."""
+
+    def check(self) -> None:
+        """Refuse a file of items that is not there, before the log is read.
+
+        Raises
+        ------
+        BadDataError
+            If there is no such file.
+        """
+        if self.items is not None and not self.items.exists():
+            raise BadDataError(f"{self.items}: there is no such file")
 
     def describe(self, options: LogOptions, source: SourceTable) -> Interactions:
         """Return the interactions of a log with names and categories.
@@ -288,6 +312,31 @@ class SavedModel(Options):
     """Folder that prorec train, or save, wrote."""
 
 
+def load_model(folder: Path) -> FittedRecommender:
+    """Load a model or a denoiser from a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder that `prorec train` wrote.
+
+    Returns
+    -------
+    FittedRecommender
+
+    Raises
+    ------
+    BadDataError
+        If it is a file, or there is no model in it.
+    """
+    if folder.is_file():
+        raise BadDataError(
+            f"{folder}: a model is a folder, and this is a file; train one with prorec train {folder} --out model/"
+        )
+    with blame_data():
+        return load(folder)
+
+
 def load_denoiser(folder: Path) -> ProRec:
     """Load a denoiser from a folder.
 
@@ -305,8 +354,7 @@ def load_denoiser(folder: Path) -> ProRec:
     BadDataError
         If there is no model in the folder, or one without a denoiser.
     """
-    with blame_data():
-        denoiser = load(folder)
+    denoiser = load_model(folder)
     if not isinstance(denoiser, ProRec):
         raise BadDataError(
             f"{folder}: a denoiser is needed, and this is {type(denoiser).__name__} without one; train it with "
@@ -321,7 +369,7 @@ class ConsoleOptions(Options):
 
     json: bool = field(default=False, metadata={"callback": use_result_json})
     """Print the result as JSON; an error too, on standard error."""
-    quiet: bool = field(default=False, metadata={"short": "-q"})
+    quiet: bool = field(default=False, metadata={"short": "-q", "callback": use_quiet})
     """Print nothing but errors."""
     config: Path | None = field(default=None, metadata={"callback": read_config, "is_eager": True})
     """TOML file with options, in a table named like the command."""

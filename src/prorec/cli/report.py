@@ -11,8 +11,10 @@ from typing import Any
 from prorec._core.errors import InputError
 from prorec._core.files import prefix_errors
 from prorec.cli.command import as_command, name_options, refuse
+from prorec.cli.commands_to_copy import describe_cleaning, repeat_cleaning
 from prorec.cli.exit_codes import blame_data
 from prorec.cli.gate import GateOptions, count_noise
+from prorec.cli.mark_options import MarkOptions
 from prorec.cli.options import (
     AlgorithmSettings,
     ConsoleOptions,
@@ -27,7 +29,7 @@ from prorec.cli.output_files import check_distinct, check_rejected, check_report
 from prorec.cli.provenance_file import describe_file, describe_model
 from prorec.data.item_info import add_item_info
 from prorec.denoise import ProRec
-from prorec.denoise.noise_summary import describe_flags, summarize_noise
+from prorec.denoise.noise_summary import describe_accounts, describe_flags, summarize_noise
 from prorec.report.changes import read_earlier_report
 from prorec.report.page import write_report
 
@@ -67,11 +69,12 @@ def report(
     output: ReportOutput,
     noise: NoiseSettings,
     items: ItemOptions,
-    console: ConsoleOptions,
-    model: ModelOptions,
-    source: ReportSource,
-    algorithm: AlgorithmSettings,
     gate: GateOptions,
+    console: ConsoleOptions,
+    source: ReportSource,
+    marks: MarkOptions,
+    model: ModelOptions,
+    algorithm: AlgorithmSettings,
 ) -> None:
     """Write a report that shows which clicks are noise: one HTML file, to read and to pass on.
 
@@ -89,6 +92,8 @@ def report(
         The recommender inside the denoiser.
     source : ReportSource
         The log or the denoiser.
+    marks : MarkOptions
+        Interactions and users that are known to be genuine or noise.
     gate : GateOptions
         The quality gate.
 
@@ -104,14 +109,18 @@ def report(
     check_distinct(outputs, inputs)
     check_report(output.out, force=output.force)
     check_rejected(output.out, skip=source.skip_bad_rows, force=output.force)
+    items.check()
+    if noise.get("noise_method") == "plan":
+        refuse(marks.given, "with --noise-method plan")
+    marks.check(source)
     earlier = output.read_earlier()
     skipped: dict[str, Any] = {}
-    text, positions = "", None
+    text, positions, command = "", None, None
     others = {"items": items.items, "compare": output.compare}
     read = {name: describe_file(path) for name, path in others.items() if path is not None}
     with console.progress() as progress:
         if source.log != "-" and Path(source.log).is_dir():
-            given = [*model.given, *noise, *algorithm, *source.given, *items.given]
+            given = [*model.given, *noise, *algorithm, *source.given, *marks.given, *items.given]
             refuse([name for name in given if name != "items"], "for a denoiser that is fitted already")
             denoiser = load_denoiser(Path(source.log))
             if items.items is not None:
@@ -136,17 +145,21 @@ def report(
             denoiser.model = model.cap_rank(denoiser.model, clicks)
             denoiser.check_parameters(clicks.matrix.shape)
             with blame_data():
-                denoiser.fit(clicks, progress=progress, track_loss=True)
+                known: dict[str, Any] = marks.read(log)
+                denoiser.fit(clicks, progress=progress, track_loss=True, **known)
+            found = summarize_noise(denoiser, positions)
+            command = repeat_cleaning(source.log, console.settings, marks.list_users(), found)
             share, is_identified = count_noise(denoiser)
             measured = gate.measure(share, is_identified=is_identified)
             provenance = console.provenance(log=source.describe(log), **read)
             seconds = time.perf_counter() - started
             shown: dict[str, Any] = {"seconds": seconds, "n_rows": log.table.num_rows, "earlier": earlier}
             shown |= {"title": source.report_title, "progress": progress, "overwrite": output.force}
+            shown |= {"n_left_out": 0 if log.skipped is None else log.skipped.n_bad, "cleaning_command": command}
             write_report(denoiser, output.out, provenance=provenance, **shown)
             skipped, text = write_rejected(log, output.out, force=output.force)
     result = summarize_noise(denoiser, positions) | {"out": str(output.out), "provenance": provenance}
-    result |= measured | skipped
-    flags = name_options(describe_flags(result))
-    console.print_result(result, f"{text}{flags}\nThe report is in {output.out}.")
+    result |= measured | skipped | {"cleaning_command": command}
+    lines = "\n".join([name_options(describe_flags(result)), *describe_accounts(result)])
+    console.print_result(result, f"{text}{lines}\n{describe_cleaning(command)}The report is in {output.out}.")
     gate.judge(result)

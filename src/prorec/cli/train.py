@@ -24,6 +24,7 @@ from prorec.cli.options import (
     SavedModel,
     TableOutput,
     TimeOptions,
+    load_model,
 )
 from prorec.cli.output_files import (
     check_distinct,
@@ -40,7 +41,7 @@ from prorec.cli.provenance_file import describe_model, write_provenance
 from prorec.data.source_table import SourceTable
 from prorec.denoise import ProRec
 from prorec.interactions import Interactions
-from prorec.models.model import Model, load
+from prorec.models.model import Model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,8 +180,7 @@ def recommend(options: RecommendOptions, output: RecommendOutput, console: Conso
     """
     check_output(output.out, force=output.force)
     check_formulas(output, options.format)
-    with blame_data():
-        recommender = load(options.model)
+    recommender = load_model(options.model)
     clicks = recommender.interactions_
     users, unknown = _find_users(options.user, clicks) if options.user else (clicks.users, [])
     k = check_int("k", options.k, 1, clicks.n_items, "the number of items")

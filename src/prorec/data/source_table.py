@@ -101,8 +101,10 @@ class SourceTable:
         """
         # In RecBole's files a name has its type behind it.
         taken = {*self.table.column_names, *(each.partition(":")[0] for each in self.table.column_names)}
-        new_name = f"prorec_{name}" if name in taken else name
-        if new_name in taken:
+        # Nobody tells Weight from weight, and prorec would find two weights in its own output.
+        lower = {each.lower() for each in taken}
+        new_name = f"prorec_{name}" if name in lower else name
+        if new_name in lower:
             raise InputError(
                 f"the log has columns called {safe_repr(name)} and {safe_repr(new_name)} already: rename one of them"
             )

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prorec.noise.account_groups import group_accounts
 from prorec.noise.flagging import LargerFdr, find_larger_fdr
 from prorec.noise.injection_checks import InjectionCheck, describe_checks
-from prorec.noise.posterior import MARKED
+from prorec.noise.issue_sentences import describe_item, describe_user, list_items, list_users
+from prorec.noise.posterior import ACCOUNT, MARKED
 
 if TYPE_CHECKING:
     from prorec.denoise.denoiser import ProRec
 
 _LIST = "the most suspicious ones: a list to review, whose length is flag_fraction"
+_N_NAMED, _N_ITEMS = 10, 5
 
 
 def summarize_noise(denoiser: ProRec, positions: NDArray[np.int64] | None = None) -> dict[str, Any]:
@@ -36,11 +39,15 @@ def summarize_noise(denoiser: ProRec, positions: NDArray[np.int64] | None = None
     """
     clicks = denoiser.interactions_
     finder = denoiser.finder_ if denoiser.noise_method != "plan" else None
-    is_marked = np.zeros(len(clicks), dtype=bool) if finder is None else finder.basis_ == MARKED
+    is_marked = is_account = np.zeros(len(clicks), dtype=bool)
+    if finder is not None:
+        is_marked, is_account = finder.basis_ == MARKED, finder.basis_ == ACCOUNT
     n_suspect = int(np.count_nonzero(denoiser.noise_probability_[is_marked]))
     flagged, fdr, larger = denoiser.flagged_, denoiser.flag_rule(is_cross_fitted=finder is not None).get("fdr"), None
-    if finder is not None and fdr is not None and finder.noise_rate_.is_identified and not flagged.any():
-        larger = find_larger_fdr(finder.noise_probability_ * np.float32(finder.noise_rate_.low_ratio), fdr)
+    is_other = ~is_marked & ~is_account
+    if finder is not None and fdr is not None and finder.noise_rate_.is_identified and not flagged[is_other].any():
+        lowered = finder.noise_probability_[is_other] * np.float32(finder.noise_rate_.low_ratio)
+        larger = find_larger_fdr(lowered, fdr)
     return {
         "rows": len(clicks) if positions is None else len(positions),
         "users": clicks.n_users,
@@ -49,8 +56,10 @@ def summarize_noise(denoiser: ProRec, positions: NDArray[np.int64] | None = None
         "weight_column": None if clicks.source is None else clicks.source.columns.get("weight"),
         "trusted": int(is_marked.sum()) - n_suspect,
         "suspect": n_suspect,
+        "extreme_pairs": int(is_account.sum()),
         "flagged_pairs": int(flagged.sum()),
         "flagged_rows": int((flagged if positions is None else flagged[positions]).sum()),
+        "flagged_extreme_pairs": int(flagged[is_account].sum()),
         "users_with_flags": len(np.unique(clicks.user_codes[flagged])),
         "mass_kept": denoiser.history_[-1].mass_kept,
         "noise_rate": None if finder is None else asdict(finder.noise_rate_),
@@ -60,6 +69,28 @@ def summarize_noise(denoiser: ProRec, positions: NDArray[np.int64] | None = None
         "issues": []
         if finder is None
         else [row for row in finder.issues_.summary("pyarrow").to_pylist() if row["count"]],
+        **_list_suspects(denoiser),
+    }
+
+
+def _list_suspects(denoiser: ProRec) -> dict[str, list[dict[str, Any]]]:
+    """Return the extreme accounts, the suspicious ones, and the suspicious items, each with its reason."""
+    if denoiser.noise_method == "plan":
+        return {"extreme_accounts": [], "suspicious_accounts": [], "suspicious_items": []}
+    finder, log = denoiser.finder_, denoiser.interactions_
+    issues, groups = finder.issues_, group_accounts(finder.issues_, finder.basis_)
+
+    def describe(role: str, at: int) -> dict[str, Any]:
+        is_user = role == "user"
+        ids, n_clicks = (log.users, log.activity) if is_user else (log.items, log.popularity)
+        value = ids[at].item() if hasattr(ids[at], "item") else ids[at]
+        reason = (describe_user if is_user else describe_item)(issues, at)
+        return {role: value, "interactions": int(n_clicks[at]), "reason": reason}
+
+    return {
+        "extreme_accounts": [describe("user", user) for user in list_users(issues, groups.extreme)],
+        "suspicious_accounts": [describe("user", user) for user in list_users(issues, groups.suspicious)],
+        "suspicious_items": [describe("item", item) for item in list_items(issues)],
     }
 
 
@@ -83,15 +114,66 @@ def describe_noise(summary: Mapping[str, Any]) -> list[str]:
     if summary.get("weight_column") is not None:
         lines.append(f"Weights come from the column {summary['weight_column']!r}.")
     if (n_trusted := summary.get("trusted", 0)) + (n_suspect := summary.get("suspect", 0)):
-        lines.append(
-            f"{n_trusted:,} interactions are marked as trusted and {n_suspect:,} as suspect, which are flagged; the "
-            "noise rate is that of the others."
-        )
-    lines.append(describe_flags(summary))
+        counts = [f"{n_trusted:,} interactions are marked as trusted"] if n_trusted else []
+        counts += [f"{n_suspect:,} interactions are marked as suspect, and flagged"] if n_suspect else []
+        lines.append(f"{'; '.join(counts)}. The noise rate is that of the others.")
+    lines += [describe_flags(summary), *describe_accounts(summary)]
+    if items := summary.get("suspicious_items"):
+        for row in items[:_N_ITEMS]:
+            lines.append(f"Item {row['item']} {row['reason'][0].lower()}{row['reason'][1:]}")
+        if len(items) > _N_ITEMS:
+            lines.append(f"Suspicious items that are not named here: {len(items) - _N_ITEMS:,}.")
     if checks := [InjectionCheck(**check) for check in summary.get("injection_checks", ())]:
         lines.append(describe_checks(checks))
-    # The issue `account` only sums up the others.
-    return lines + [row["sentence"] for row in summary.get("issues", ()) if row["issue"] != "account"]
+    return lines
+
+
+def describe_accounts(summary: Mapping[str, Any]) -> list[str]:
+    """Name the accounts that stand out, and say what is done to each group.
+
+    Parameters
+    ----------
+    summary : mapping
+        As for `describe_noise`.
+
+    Returns
+    -------
+    list of str
+        A line for each group that has accounts.
+    """
+    lines = []
+    if extreme := summary.get("extreme_accounts"):
+        verb = "acts like a program and is" if len(extreme) == 1 else "act like programs and are"
+        n, n_flagged = summary["extreme_pairs"], summary["flagged_extreme_pairs"]
+        flags = "all of their" if n == n_flagged else f"{n_flagged:,} of their"
+        lines.append(
+            f"{_count(len(extreme), 'extreme account')} {verb} left out of the fit; {flags} {n:,} interactions are "
+            f"flagged: {name_accounts([row['user'] for row in extreme])}."
+        )
+    if suspicious := summary.get("suspicious_accounts"):
+        verb, are = ("looks", "is") if len(suspicious) == 1 else ("look", "are")
+        n = sum(row["interactions"] for row in suspicious)
+        lines.append(
+            f"{_count(len(suspicious), 'suspicious account')} {verb} odd, but {are} neither flagged nor down-weighted "
+            f"for that ({_count(n, 'interaction')}): {name_accounts([row['user'] for row in suspicious])}."
+        )
+    return lines
+
+
+def name_accounts(ids: Sequence[Any]) -> str:
+    """Return ids as a list in words.
+
+    >>> name_accounts(["test01", "qa-check"])
+    'test01 and qa-check'
+    """
+    names = [str(each) for each in ids[:_N_NAMED]]
+    if len(ids) > _N_NAMED:
+        return f"{', '.join(names)} and {len(ids) - _N_NAMED:,} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def describe_flags(summary: Mapping[str, Any]) -> str:
@@ -128,18 +210,41 @@ def describe_flags(summary: Mapping[str, Any]) -> str:
         if fdr is None:
             reason = "those with the least popular items first"
         return f"{warning} {flags}, {reason}." if n_flagged else f"{warning} Nothing is flagged."
-    noise = f"The noise rate is estimated at {rate['estimate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%}). "
+    n_known = sum(summary.get(name, 0) for name in ("extreme_pairs", "trusted", "suspect"))
+    n_base = summary["interactions"] - n_known
+    base = f" of the other {n_base:,} interactions" if n_known else ""
+    noise = f"The noise rate{base} is estimated at {rate['estimate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%}). "
     if fdr is None:
         return f"{noise}{flags}, {_LIST}."
-    if n_flagged:
-        return f"{noise}{flags}; at most about {fdr:.0%} of these flags should be wrong (fdr={fdr:g})."
+    known = [
+        f"{n:,} {what}"
+        for n, what in (
+            (summary.get("flagged_extreme_pairs", 0), "of extreme accounts"),
+            (summary.get("suspect", 0), "marked as suspect"),
+        )
+        if n
+    ]
+    n_other = n_flagged - summary.get("flagged_extreme_pairs", 0) - summary.get("suspect", 0)
+    if n_other:
+        if not known:
+            return f"{noise}{flags}; at most about {fdr:.0%} of these flags should be wrong (fdr={fdr:g})."
+        return (
+            f"{noise}{flags}: {', '.join(known)}, and {n_other:,} others, of which at most about {fdr:.0%} should be "
+            f"wrong (fdr={fdr:g})."
+        )
     none = (
-        f"{noise}No group of interactions is surely at least {1 - fdr:.0%} noise, so nothing is flagged at fdr={fdr:g}."
+        f"{noise}So about {rate['estimate'] * n_base:,.0f} interactions{' of other accounts' if known else ''} are "
+        f"noise, but none of them can be named with at most {fdr:.0%} wrong (fdr={fdr:g})"
+        f"{'' if known else ', so nothing is flagged'}; they count less in the weight."
     )
-    if not summary.get("larger_fdr"):
-        return none
-    larger = LargerFdr(**summary["larger_fdr"])
-    return f"{none} With fdr={larger.fdr:g}, {larger.n_flags:,} are, of which up to {larger.fdr:.0%} may be wrong."
+    if summary.get("larger_fdr"):
+        larger = LargerFdr(**summary["larger_fdr"])
+        wrong = f"of which up to {larger.fdr:.0%} may be wrong"
+        none += f" With fdr={larger.fdr:g}, {larger.n_flags:,} would be flagged, {wrong}."
+    if len(known) == 1:
+        what = "all of extreme accounts" if summary.get("flagged_extreme_pairs") else "all marked as suspect"
+        return f"{none} {flags}, {what}."
+    return f"{none} {flags}: {' and '.join(known)}." if known else none
 
 
 def advise_training(summary: Mapping[str, Any], column: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -106,10 +107,33 @@ def add_results(denoiser: ProRec, frame: nw.DataFrame[Any], positions: NDArray[n
     """
     results = _result_columns(denoiser, positions)
     for name, dtype in (("weight", nw.Float32), ("noise_probability", nw.Float32), ("flagged", nw.Boolean)):
-        free_name = f"prorec_{name}" if name in frame.columns else name
         column = pa.array(results[name], mask=positions < 0).to_pylist()
-        frame = frame.with_columns(nw.new_series(free_name, column, dtype, backend=frame.implementation))
+        new_name = free_name(name, frame.columns)
+        frame = frame.with_columns(nw.new_series(new_name, column, dtype, backend=frame.implementation))
     return frame
+
+
+def free_name(name: str, taken: Sequence[str]) -> str:
+    """Return the name of a new column of a table.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    taken : sequence of str
+        Names of the table's columns.
+
+    Returns
+    -------
+    str
+        With `prorec_` before it if the table has such a name in any case: nobody tells Weight from weight.
+
+    Examples
+    --------
+    >>> free_name("weight", ["user", "Weight"])
+    'prorec_weight'
+    """
+    return f"prorec_{name}" if name in (each.lower() for each in taken) else name
 
 
 def explain_user(denoiser: ProRec, user: Any, frame: FrameType | None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +21,18 @@ from prorec.data.data_frame_log import read_data_frame
 from prorec.data.source_table import read_source_table
 from prorec.denoise import ProRec
 from prorec.denoise.noise_summary import advise_training, describe_noise, summarize_noise
-from prorec.denoise.noise_table import add_results
+from prorec.denoise.noise_table import add_results, free_name
 from prorec.interactions import Interactions
 from prorec.interactions.columns import ColumnRef
 from prorec.interactions.tables import FrameType, convert_frame, frame_type, read_frame
 from prorec.models.model import as_interactions
 from prorec.models.wrap import resolve_model
 from prorec.noise import NoiseRateEstimate
+from prorec.noise.account_groups import group_accounts
+from prorec.noise.issue_sentences import list_users
+from prorec.noise.marks import mark_users
+
+_N_NAMED = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,10 +142,14 @@ class NoiseResult:
             Several lines, as `prorec denoise` prints them.
         """
         summary = summarize_noise(self.denoiser, self.positions[self.positions >= 0])
-        column = "prorec_weight" if "weight" in self.rows.columns else "weight"
+        column = free_name("weight", self.rows.columns)
+        users = self._suspicious_users()
+        marked = f"{', '.join(map(repr, users[:_N_NAMED]))}{', …' if len(users) > _N_NAMED else ''}"
+        advice = f"If the suspicious accounts are no people, pass suspect_users=[{marked}] to find_noise."
         return "\n".join(
             [
                 *describe_noise(summary),
+                *([advice] if users else []),
                 f"{advise_training(summary, column)} It is in table(), and as weights in the order of your rows.",
                 "Look at the first rows of table(), or write a page about them with report('report.html').",
             ]
@@ -165,7 +174,17 @@ class NoiseResult:
         """
         from prorec.report.page import write_report
 
-        write_report(self.denoiser, path, progress=progress)
+        users, n_left_out = self._suspicious_users(), int(np.count_nonzero(self.positions < 0))
+        command = f"find_noise(log, suspect_users={users!r})" if users else None
+        n_rows = len(self.positions) - n_left_out
+        shown: dict[str, Any] = {"n_rows": n_rows, "n_left_out": n_left_out, "cleaning_command": command}
+        write_report(self.denoiser, path, progress=progress, **shown)
+
+    def _suspicious_users(self) -> list[Any]:
+        """Return the ids of the suspicious accounts."""
+        finder = self.denoiser.finder_
+        suspicious = group_accounts(finder.issues_, finder.basis_).suspicious
+        return list(self.denoiser.interactions_.users[list_users(finder.issues_, suspicious)].tolist())
 
     def _by_row(self, values: NDArray[Any], missing: float) -> NDArray[Any]:
         """Return values of interactions in the order of the rows."""
@@ -182,6 +201,7 @@ def find_noise(
     timestamp: ColumnRef = None,
     time_format: str | None = None,
     skip_bad_rows: bool = False,
+    suspect_users: Sequence[Any] = (),
     fdr: float = 0.2,
     progress: Progress | None = None,
 ) -> NoiseResult:
@@ -199,6 +219,8 @@ def find_noise(
         Format of times that are neither numbers nor ISO times, as in `datetime.strptime`.
     skip_bad_rows : bool, default False
         Leave out rows that cannot be used, with a warning that counts them. By default they are refused.
+    suspect_users : sequence, optional
+        Ids of users that are no people, such as test accounts. All of their interactions count as noise.
     fdr : float, default 0.2
         Share of the flags that may be wrong.
     progress : Progress, optional
@@ -213,7 +235,7 @@ def find_noise(
     Raises
     ------
     InputError
-        If a column is not found, or a row has no usable value.
+        If a column or a user is not found, or a row has no usable value.
 
     Examples
     --------
@@ -230,7 +252,8 @@ def find_noise(
     with _short_names():
         clicks, rows, positions = _read(log, options)
     denoiser = ProRec(resolve_model("nce", clicks.matrix.shape), fdr=fdr)
-    return NoiseResult(denoiser.fit(clicks, track_loss=True, progress=progress), rows, positions)
+    suspect = mark_users(clicks, suspect_users) if len(suspect_users) else None
+    return NoiseResult(denoiser.fit(clicks, suspect=suspect, track_loss=True, progress=progress), rows, positions)
 
 
 def _read(log: Any, options: dict[str, Any]) -> tuple[Interactions, nw.DataFrame[Any], NDArray[np.int64]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from numbers import Integral
@@ -91,7 +92,10 @@ def _find_requested(names: Sequence[str], column: str | int, role: str) -> int:
     if isinstance(column, str):
         if names.count(column) != 1:
             problem = "no column is" if column not in names else "more than one column is"
-            raise InputError(f"{problem} called {safe_repr(column)} ({role}_col). The columns are {_quote(names)}")
+            hint = _suggest(column, names) if column not in names else ""
+            raise InputError(
+                f"{problem} called {safe_repr(column)} ({role}_col).{hint} The columns are {_quote(names)}"
+            )
         return names.index(column)
     if not isinstance(column, Integral) or not 0 <= column < len(names):
         raise InputError(
@@ -101,8 +105,21 @@ def _find_requested(names: Sequence[str], column: str | int, role: str) -> int:
     return int(column)
 
 
+def _suggest(column: str, names: Sequence[str]) -> str:
+    """Return a question that names the column which a wrong name may mean; nothing if none is close."""
+    by_lower = {name.lower(): name for name in reversed(names)}
+    close = [
+        name for lower, name in by_lower.items() if lower and (column.lower().startswith(lower) or lower == column)
+    ]
+    close += [by_lower[each] for each in difflib.get_close_matches(column.lower(), by_lower, 1, 0.7)]
+    return f" Did you mean {safe_repr(close[0])}?" if close else ""
+
+
 def _find_usual(names: Sequence[str], role: str, has_header: bool) -> int | None:
     groups = find_named(names, role) if has_header else []
+    own = f"prorec_{role}"
+    if role == "weight" and has_header and names.count(own) == 1:  # from prorec denoise, beside another Weight
+        return names.index(own)
     # Many columns look like dates or opinions, so without being told only those with the plain name are taken.
     if role not in _REQUIRED:
         groups = [[at for at in group if has_plain_name(names[at], role)] for group in groups[:1]]

@@ -65,16 +65,9 @@ def describe_checks(checks: Sequence[InjectionCheck]) -> str:
     by_kind = {check.kind: check for check in checks}
     uniform, popular = (by_kind[kind] for kind in INJECTED_KINDS)
     return (
-        f"Noise that is injected into this log is found with an AUROC of {uniform.auroc:.2f} if it falls on all items "
-        f"alike ({_describe_flags(uniform)}), and of {popular.auroc:.2f} if it falls on popular items "
-        f"({_describe_flags(popular)})."
+        "As a test, random clicks were added to a copy of this log: they are found with an AUROC of "
+        f"{uniform.auroc:.2f} if they fall on all items alike, and of {popular.auroc:.2f} if on popular items."
     )
-
-
-def _describe_flags(check: InjectionCheck) -> str:
-    if not check.fdr:
-        return f"nothing is flagged at fdr={max(_FDRS):g}"
-    return f"{check.wrong_flags:.0%} of the flags at fdr={check.fdr:g} are wrong"
 
 
 def inject_into_pairs(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from prorec.noise.issues import Issues
+from prorec.noise.issues import MIN_COUNTED_SCORE, Issues
 
 _MIN_NAMED_SCORE = 0.5
 _MIN_NAMED_COVERAGE = 0.1
@@ -15,14 +16,10 @@ _USER_REASONS = {
     "cloned_history": "shares nearly all of its items with another account",
     "burst": "clicked far more in a short time than others",
 }
-_ITEM_REASONS = {
-    "pushed_item": "has most of its clicks from suspicious accounts",
-    "item_burst": "was clicked far more in a short time than others",
-}
 
 
 def describe_user(issues: Issues, user: int) -> str:
-    """Say why an account is suspicious.
+    """Say why an account is extreme or suspicious.
 
     Parameters
     ----------
@@ -34,7 +31,7 @@ def describe_user(issues: Issues, user: int) -> str:
     Returns
     -------
     str
-        One sentence, or two for an extreme account.
+        One sentence.
 
     Examples
     --------
@@ -48,8 +45,9 @@ def describe_user(issues: Issues, user: int) -> str:
     coverage = issues.interactions.activity[user] / issues.interactions.n_items
     if reasons and coverage >= _MIN_NAMED_COVERAGE:
         reasons.insert(0, f"clicked {coverage:.0%} of the catalogue")
-    sentence = _join(reasons or ["slightly suspicious for several reasons"])
-    return f"{sentence} Kept out of the fit." if issues.is_extreme[user] else sentence
+    if issues.has_test_name[user]:
+        reasons.insert(0, "is called like a test account")
+    return _join(reasons or ["has several weak signs of a program"])
 
 
 def describe_item(issues: Issues, item: int) -> str:
@@ -65,38 +63,74 @@ def describe_item(issues: Issues, item: int) -> str:
     Returns
     -------
     str
-        One sentence.
+        One sentence. It says "most" only of more than half of the item's clicks.
     """
-    scores = {name: issues.item_scores[name][item] for name in _ITEM_REASONS}
-    reasons = [_ITEM_REASONS[name] for name, score in scores.items() if score >= _MIN_NAMED_SCORE]
-    return _join(reasons or [_ITEM_REASONS[max(scores, key=lambda name: scores[name])]])
+    pushed, burst = (issues.item_scores[name][item] for name in ("pushed_item", "item_burst"))
+    reasons = []
+    if pushed >= _MIN_NAMED_SCORE or pushed > burst:
+        n, n_odd = int(issues.interactions.popularity[item]), int(count_odd_clicks(issues)[item])
+        if not n_odd:
+            reasons.append("has more users with random items than chance explains")
+        else:
+            much = "most of its clicks" if 2 * n_odd > n else "more clicks than chance explains"
+            reasons.append(f"has {much} from accounts that act like programs or look odd ({n_odd:,} of {n:,})")
+    if burst >= _MIN_NAMED_SCORE or not reasons:
+        reasons.append("was clicked far more in a short time than others")
+    return _join(reasons)
 
 
-def most_suspicious(issues: Issues, kind: str, limit: int) -> list[tuple[int, float]]:
-    """Return the most suspicious accounts or items.
+def count_odd_clicks(issues: Issues) -> NDArray[np.int64]:
+    """Count each item's clicks from extreme and suspicious accounts.
 
     Parameters
     ----------
     issues : Issues
         Issues of a log.
-    kind : {"users", "items"}
-        Accounts or items.
-    limit : int
-        Maximum number.
 
     Returns
     -------
-    list of tuple
-        Row or column and score, of at least 0.5: extreme accounts, then by score, then by number of interactions.
+    ndarray of int64
     """
     log = issues.interactions
-    if kind == "users":
-        scores, n_clicks, is_first = issues.user_scores["account"], log.activity, issues.is_extreme
-    else:
-        scores, n_clicks = np.maximum.reduce(list(issues.item_scores.values())), log.popularity
-        is_first = np.zeros(len(scores), dtype=bool)
-    order = np.lexsort((-n_clicks, -scores.round(2), ~is_first))[:limit]
-    return [(int(each), float(scores[each])) for each in order if scores[each] >= _MIN_NAMED_SCORE]
+    is_odd = (issues.is_extreme | issues.is_suspicious)[log.user_codes]
+    return np.bincount(log.item_codes[is_odd], minlength=log.n_items)
+
+
+def list_users(issues: Issues, is_listed: NDArray[np.bool_]) -> list[int]:
+    """Return some accounts, the most active first.
+
+    Parameters
+    ----------
+    issues : Issues
+        Issues of a log.
+    is_listed : ndarray of bool
+        Whether to list each user, such as `group_accounts` has it.
+
+    Returns
+    -------
+    list of int
+        Rows of the users.
+    """
+    users = np.flatnonzero(is_listed)
+    return [int(each) for each in users[np.argsort(-issues.interactions.activity[users], kind="stable")]]
+
+
+def list_items(issues: Issues) -> list[int]:
+    """Return the suspicious items, the highest score first.
+
+    Parameters
+    ----------
+    issues : Issues
+        Issues of a log.
+
+    Returns
+    -------
+    list of int
+        Columns of the items with a score above 0.9.
+    """
+    scores = np.maximum.reduce(list(issues.item_scores.values()))
+    order = np.lexsort((-issues.interactions.popularity, -scores.round(2)))
+    return [int(each) for each in order if scores[each] > MIN_COUNTED_SCORE]
 
 
 def _join(reasons: list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from numpy.typing import NDArray
 from prorec.interactions import Interactions
 from prorec.interactions.ids import take_ids
 from prorec.interactions.tables import FrameType, to_frame
+from prorec.noise.account_names import find_test_names
 
 Scores = NDArray[np.float64]
 
 MIN_COUNTED_SCORE = 0.9
-"""Users and items with a higher score are counted."""
+"""Users and items with a higher score are counted and named."""
+_MAX_TRIED = 50  # items of a test account
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,33 @@ class Issues:
     """Whether the users' histories differ from random ones, without which `random_history` and `pushed_item` are
     0, except for extreme accounts."""
 
+    @cached_property
+    def has_test_name(self) -> NDArray[np.bool_]:
+        """Whether each user is called like a test, such as test01 or qa-check, unless that is usual in this log."""
+        return find_test_names(self.interactions)
+
+    @cached_property
+    def is_test(self) -> NDArray[np.bool_]:
+        """Whether each user looks like a test account, which is suspicious.
+
+        Such a user is called like one, walks through the catalogue, or shares nearly all of at most 50 items with
+        another account and clicked them in a burst.
+        """
+        walks, copies, bursts = (
+            self.user_scores[name] > MIN_COUNTED_SCORE for name in ("catalogue_walk", "cloned_history", "burst")
+        )
+        tried = copies & bursts & (self.interactions.activity <= _MAX_TRIED)
+        return np.asarray((self.has_test_name | walks | tried) & ~self.is_extreme)
+
+    @cached_property
+    def is_suspicious(self) -> NDArray[np.bool_]:
+        """Whether each user looks odd, but is not extreme: interactions are not flagged for that.
+
+        The score `account` is above 0.9, or the user looks like a test account.
+        """
+        is_odd = self.user_scores["account"] > MIN_COUNTED_SCORE
+        return np.asarray((is_odd | self.is_test) & ~self.is_extreme)
+
     def users(self, frame: FrameType | None = None) -> Any:
         """Return a table of all users, the most suspicious account first.
 
@@ -47,10 +77,11 @@ class Issues:
         Returns
         -------
         table
-            With the columns user, activity, one score for each issue, and extreme.
+            With the columns user, activity, one score for each issue, extreme and suspicious.
         """
-        order = np.argsort(-self.user_scores["account"], kind="stable")
-        columns = {"activity": self.interactions.activity, **self.user_scores, "extreme": self.is_extreme}
+        order = np.lexsort((-self.user_scores["account"], ~self.is_suspicious, ~self.is_extreme))
+        groups = {"extreme": self.is_extreme, "suspicious": self.is_suspicious}
+        columns = {"activity": self.interactions.activity, **self.user_scores, **groups}
         table = _make_table("user", self.interactions.users, columns, order)
         return to_frame(table, frame, self.interactions.frame_type)
 
@@ -83,11 +114,13 @@ class Issues:
         Returns
         -------
         table
-            With the columns issue, count (users or items with a score above 0.9, and extreme accounts) and sentence.
+            With the columns issue, count (users or items with a score above 0.9, and accounts in each group) and
+            sentence.
         """
-        scores = {**self.user_scores, **self.item_scores}
+        # The score `account` only sums up the others; the groups are made from it.
+        scores = {name: each for name, each in {**self.user_scores, **self.item_scores}.items() if name != "account"}
         counts = {name: int(np.count_nonzero(each > MIN_COUNTED_SCORE)) for name, each in scores.items()}
-        counts["extreme"] = int(np.count_nonzero(self.is_extreme))
+        counts |= {"extreme": int(self.is_extreme.sum()), "suspicious": int(self.is_suspicious.sum())}
         sentences = [_SENTENCES[name].format(count) for name, count in counts.items()]
         for position, (name, count) in enumerate(counts.items()):
             if not (self.can_tell or count) and name in ("random_history", "pushed_item"):
@@ -98,15 +131,15 @@ class Issues:
 
 _UNKNOWN = "Users' histories cannot be told from random ones on this log, so this is not known."
 _SENTENCES = {
-    "account": "Accounts with at least one issue: {:,}.",
     "random_history": "Accounts whose items go together no more than random items do: {:,}.",
     "regular_times": "Accounts that clicked at regular times: {:,}.",
     "catalogue_walk": "Accounts that clicked one item after the other in the order of the catalogue: {:,}.",
     "cloned_history": "Accounts that share nearly all of their items with another account: {:,}.",
     "burst": "Accounts that clicked in a burst, far more in a short time than others: {:,}.",
-    "pushed_item": "Items whose clicks come mostly from suspicious accounts: {:,}.",
+    "pushed_item": "Items with more clicks from suspicious accounts than chance explains: {:,}.",
     "item_burst": "Items that were clicked in a burst, far more in a short time than others: {:,}.",
-    "extreme": "Extreme accounts, which are kept out of the fit because they act like programs: {:,}.",
+    "extreme": "Extreme accounts, which are left out of the fit and flagged, because they act like programs: {:,}.",
+    "suspicious": "Suspicious accounts, which are neither flagged nor down-weighted: {:,}.",
 }
 
 

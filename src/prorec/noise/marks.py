@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,6 +117,48 @@ def parse_yes_no(values: Any, name: str) -> NDArray[np.bool_]:
             "yes or no"
         )
     return np.asarray(np.array([_MEANINGS[text] for text in texts], dtype=bool)[codes])
+
+
+def mark_users(interactions: Interactions, ids: Sequence[Any]) -> NDArray[np.bool_]:
+    """Mark all interactions of some users.
+
+    Parameters
+    ----------
+    interactions : Interactions
+        The log.
+    ids : sequence
+        Ids of users.
+
+    Returns
+    -------
+    ndarray of bool
+        In the order of `interactions.matrix.data`.
+
+    Raises
+    ------
+    InputError
+        If a user is not in the log; the message has the closest ids.
+
+    Examples
+    --------
+    >>> log = Interactions.from_table(pa.table({"user": ["ann", "ann", "test01"], "item": [1, 2, 1]}))
+    >>> mark_users(log, ["test01"])
+    array([False, False,  True])
+    """
+    if isinstance(ids, str) or not isinstance(ids, Sequence | np.ndarray):
+        raise InputError(f"suspect_users must be a list of user ids; got {_shorten(ids)}")
+    positions = interactions.user_positions(list(ids)) if len(ids) else np.empty(0, dtype=np.int64)
+    unknown = [each for each, position in zip(ids, positions, strict=True) if position < 0]
+    if unknown:
+        names = {str(each): None for each in interactions.users.tolist()}
+        closest = difflib.get_close_matches(str(unknown[0]), names, 3, 0.6)
+        hint = f"Did you mean {' or '.join(closest)}?" if closest else "Leave out what is no user of this log."
+        listed = ", ".join(map(_shorten, unknown[:_N_EXAMPLES])) + (", …" if len(unknown) > _N_EXAMPLES else "")
+        raise InputError(
+            f"suspect_users must be users of the log; {len(unknown):,} of {len(ids):,} "
+            f"{'is' if len(unknown) == 1 else 'are'} not: {listed}. {hint}"
+        )
+    return np.asarray(np.isin(interactions.user_codes, positions))
 
 
 def check_enough_unmarked(activity: NDArray[np.int64], folds: int) -> None:

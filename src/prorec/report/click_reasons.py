@@ -13,11 +13,12 @@ from prorec.report.formatting import format_count, format_percent
 
 _MAX_REASONS = 10_000  # nobody reads more
 _MAX_VISITED = 30_000_000  # interactions of other users that are looked at, which takes seconds
-_N_UNFLAGGED = 200
+N_UNFLAGGED = 200
+"""Clicks that are not flagged, but explained."""
 
 
 def explain_clicks(findings: Findings, positions: NDArray[np.int64]) -> dict[int, str]:
-    """Say why clicks are suspicious: the flagged ones or, if nothing is flagged, the most suspicious ones.
+    """Say why clicks are suspicious: the flagged ones, and the most suspicious ones of the others.
 
     A click of an extreme account has the account's reason. For any other, the item's other users are compared with
     those of the user's other items, by the share of their other clicks that is on the user's items.
@@ -36,14 +37,15 @@ def explain_clicks(findings: Findings, positions: NDArray[np.int64]) -> dict[int
         have a sentence.
     """
     log, basis = findings.interactions, findings.basis
-    has_flags = bool(findings.flagged.any())
-    candidates = np.flatnonzero(findings.flagged[positions]) if has_flags else np.arange(len(positions))
-    order = candidates[np.argsort(-findings.noise_probability[positions[candidates]], kind="stable")]
+    is_flagged = findings.flagged[positions]
+    by_noise = np.argsort(-findings.noise_probability[positions], kind="stable")
+    flagged, unflagged = by_noise[is_flagged[by_noise]], by_noise[~is_flagged[by_noise]]
     reasons, others = {}, []
-    for index in order[: _MAX_REASONS if has_flags else _N_UNFLAGGED].tolist():
+    for index in [*flagged[:_MAX_REASONS].tolist(), *unflagged[:N_UNFLAGGED].tolist()]:
         position = positions[index]
         if basis is not None and basis[position] == MARKED:
-            reasons[index] = "Marked as suspect in the log."
+            is_suspect = findings.noise_probability[position] == 1
+            reasons[index] = "Marked as noise by people." if is_suspect else "Marked as genuine by people."
         elif basis is not None and basis[position] == ACCOUNT and findings.issues is not None:
             reasons[index] = describe_user(findings.issues, int(log.user_codes[position]))
         else:

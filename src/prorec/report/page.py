@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
+import shlex
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -21,13 +23,21 @@ from prorec._core.provenance import make_provenance
 from prorec._core.versions import advise_install
 from prorec.denoise.denoiser import ProRec
 from prorec.interactions import Interactions
+from prorec.noise.account_groups import group_accounts
+from prorec.noise.issue_sentences import list_users
 from prorec.report.alerts import make_alerts
 from prorec.report.changes import list_changes, read_earlier_report
 from prorec.report.findings import Findings, collect_findings
 from prorec.report.formatting import format_count
 from prorec.report.gain import Gain, RecommendationLists, measure_gain, recommend_before_and_after
 from prorec.report.issue_tables import make_issue_tables
-from prorec.report.page_texts import DEFINITIONS, describe_method, list_facts, make_table_note, make_user_note
+from prorec.report.page_texts import (
+    describe_method,
+    list_definitions,
+    list_facts,
+    make_table_note,
+    make_user_note,
+)
 from prorec.report.row_selection import RowSelection, select_rows
 from prorec.report.verdict import make_verdict
 
@@ -43,6 +53,8 @@ def write_report(
     held_out: bool = True,
     seconds: float | None = None,
     n_rows: int | None = None,
+    n_left_out: int = 0,
+    cleaning_command: str | None = None,
     earlier: Any = None,
     progress: Progress | None = None,
     overwrite: bool = True,
@@ -68,6 +80,11 @@ def write_report(
         Duration of the work that the page shows; by default, the time of transport plans and fits.
     n_rows : int, optional
         Number of rows of the log, from which the page tells how many repeat a pair.
+    n_left_out : int, default 0
+        Number of rows that cannot be used and were left out, which the page says.
+    cleaning_command : str, optional
+        Command that removes the flagged clicks and the suspicious accounts, which the page shows; by default one
+        without the name of the log.
     earlier : dict, optional
         Summary of an earlier report, as `prorec report --json` prints it; the page then says what has changed.
     progress : Progress, optional
@@ -110,6 +127,8 @@ def write_report(
         title=title,
         seconds=seconds,
         n_rows=n_rows,
+        n_left_out=n_left_out,
+        cleaning_command=cleaning_command,
         earlier=earlier,
         selection=selection,
         lists=lists,
@@ -154,6 +173,8 @@ def write_page(
     title: str,
     seconds: float | None = None,
     n_rows: int | None = None,
+    n_left_out: int = 0,
+    cleaning_command: str | None = None,
     earlier: Any = None,
     selection: RowSelection | None = None,
     lists: RecommendationLists | None = None,
@@ -176,6 +197,10 @@ def write_page(
         Duration of the work that the page shows; by default, the time of transport plans and fits.
     n_rows : int, optional
         Number of rows of the log, if it is known.
+    n_left_out : int, default 0
+        Number of rows that were left out.
+    cleaning_command : str, optional
+        Command that removes the flagged clicks and the suspicious accounts.
     earlier : dict, optional
         Summary of an earlier report.
     selection : RowSelection, optional
@@ -206,6 +231,7 @@ def write_page(
     # The page's security policy has this digest, so that no other script runs in the page.
     script_digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment.filters["options"] = _keep_options_whole
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     interactions = findings.interactions
     if provenance is None:
@@ -219,7 +245,8 @@ def write_page(
         title=title,
         lead=f"{n} of {n_users} with {n_items}. {findings.sample_note}".rstrip(),
         verdict=make_verdict(findings, gain),
-        alerts=make_alerts(findings, n_rows),
+        alerts=make_alerts(findings, n_rows, n_left_out),
+        cleaning_command=cleaning_command or _name_cleaning(findings),
         changes=[] if earlier is None else list_changes(findings, read_earlier_report(earlier)),
         table_note=make_table_note(findings, selection),
         user_note=make_user_note(findings, selection),
@@ -228,8 +255,8 @@ def write_page(
         charts=charts,
         detail_charts=detail_charts,
         draw_svg=draw_svg,
-        facts=list_facts(findings, gain, n_rows, seconds),
-        definitions=DEFINITIONS,
+        facts=list_facts(findings, gain, n_rows, seconds, n_left_out),
+        definitions=list_definitions(findings),
         method=describe_method(findings),
         settings=findings.settings,
         provenance=provenance,
@@ -243,6 +270,24 @@ def write_page(
     with prefix_errors(path), atomic_write(path, overwrite=overwrite) as temporary:
         # A name may hold half of a surrogate pair, which UTF-8 cannot encode.
         temporary.write_text(page, encoding="utf-8", errors="replace")
+
+
+def _name_cleaning(findings: Findings) -> str | None:
+    """Return the command that removes flagged clicks and suspicious accounts, for a log whose name is not known."""
+    if findings.issues is None:
+        return None
+    issues, groups = findings.issues, group_accounts(findings.issues, findings.basis)
+    users = [str(issues.interactions.users[user]) for user in list_users(issues, groups.suspicious)]
+    if not users:
+        return None
+    return f"prorec denoise LOG --out CLEANED --drop --suspect-users {shlex.quote(','.join(users))}"
+
+
+def _keep_options_whole(text: str) -> Any:
+    """Return a text in which the name of an option is not broken at its hyphens."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"--[a-z][a-z-]*", r'<span class="option">\g<0></span>', str(escape(text))))
 
 
 def _digest_interactions(interactions: Interactions) -> str:

@@ -14,7 +14,9 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from prorec.noise.account_groups import group_accounts
 from prorec.noise.flag_audit import draw_flagged
+from prorec.noise.issue_sentences import describe_user
 from prorec.report.click_reasons import explain_clicks
 from prorec.report.findings import Findings
 from prorec.report.formatting import truncate
@@ -79,6 +81,7 @@ def make_page_data(findings: Findings, selection: RowSelection, lists: Recommend
         "definitions": DEFINITIONS,
         "sample": _draw_sample(findings, positions),
         "reasons": explain_clicks(findings, positions),
+        "accounts": _describe_accounts(findings, users),
         "users": {
             "id": _to_texts(interactions.users[users]),
             "activity": pack_column(interactions.activity[users], "int32"),
@@ -109,6 +112,20 @@ def make_page_data(findings: Findings, selection: RowSelection, lists: Recommend
             "time": pack_clicks(findings.times, "float64"),
             "flagged": pack_clicks(findings.flagged, "uint8"),
         },
+    }
+
+
+def _describe_accounts(findings: Findings, users: NDArray[np.int32]) -> dict[int, dict[str, str]]:
+    """Return the group and the reason of each extreme or suspicious account, by its index in the page."""
+    issues = findings.issues
+    if issues is None:
+        return {}
+    groups = group_accounts(issues, findings.basis)
+    return {
+        index: {"group": name, "reason": describe_user(issues, int(user))}
+        for name, group in zip(groups._fields, groups, strict=True)
+        for index, user in enumerate(users.tolist())
+        if group[user]
     }
 
 

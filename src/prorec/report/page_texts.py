@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from prorec.noise.injection_checks import describe_checks
+from prorec.noise.posterior import ACCOUNT, MARKED
 from prorec.report.findings import Findings
 from prorec.report.formatting import format_count, format_duration, format_percent
 from prorec.report.gain import Gain
@@ -14,9 +15,14 @@ DEFINITIONS = {
     "noise": "A click that might as well have been drawn at random, knowing nothing of the user.",
     "noise probability": "The probability that a click is noise. It is calibrated, unless this page says otherwise: of "
     "clicks with 30%, about 30% are noise.",
-    "noise rate": "The share of the log that is noise. Real interests that no model can see look random, too.",
+    "noise rate": "The share of clicks that are noise, among those that nobody marked and that are not of extreme "
+    "accounts. Real interests that no model can see look random, too.",
+    "extreme account": "An account so active and so unlike people that no model learns from it; its clicks are "
+    "flagged.",
+    "suspicious account": "An account that looks odd as a whole. Its clicks are neither flagged nor down-weighted for "
+    "that.",
     "false discovery rate": "The share of the flags that are wrong.",
-    "weight": "The probability that a click is genuine, as a model learns it: a click of weight 0 counts as none.",
+    "weight": "How much a click counts when a model is trained, from 0 (as if it were not there) to 1.",
     "transport plan": "A matrix that matches all users with all items by the scores of a model.",
     "row share ρ": "The share of the user's mass in the transport plan that goes to the item.",
     "threshold ρ_κ": "The smallest row share in the upper group of a user's row.",
@@ -29,6 +35,7 @@ DEFINITIONS = {
     "NDCG@10": "How well ten recommended items agree with held-out clicks of the user, from 0 to 1.",
 }
 """Definitions of the terms of the page."""
+_PLAN_TERMS = frozenset(["transport plan", "row share ρ", "threshold ρ_κ", "κ", "γ", "β", "λ"])
 _MODELS = {
     "plain": "without denoising",
     "scaled": "control: all weights equally small",
@@ -37,7 +44,26 @@ _MODELS = {
 }
 
 
-def list_facts(findings: Findings, gain: Gain | str, n_rows: int | None, seconds: float | None) -> dict[str, str]:
+def list_definitions(findings: Findings) -> dict[str, str]:
+    """List the terms of the page; those of the transport plan only if weights come from it.
+
+    Parameters
+    ----------
+    findings : Findings
+        Results of a denoiser.
+
+    Returns
+    -------
+    dict of str to str
+        Definitions by term.
+    """
+    has_plan = not findings.is_calibrated or findings.weighting in ("plan", "both")
+    return {term: text for term, text in DEFINITIONS.items() if has_plan or term not in _PLAN_TERMS}
+
+
+def list_facts(
+    findings: Findings, gain: Gain | str, n_rows: int | None, seconds: float | None, n_left_out: int = 0
+) -> dict[str, str]:
     """List the main numbers of the log and the run.
 
     Parameters
@@ -50,6 +76,8 @@ def list_facts(findings: Findings, gain: Gain | str, n_rows: int | None, seconds
         Number of rows of the log, if it is known.
     seconds : float or None
         Duration of the work; by default, the time of transport plans and fits.
+    n_left_out : int, default 0
+        Number of rows that were left out.
 
     Returns
     -------
@@ -58,12 +86,21 @@ def list_facts(findings: Findings, gain: Gain | str, n_rows: int | None, seconds
     """
     log, rate = findings.interactions, findings.noise_rate
     facts = {} if n_rows is None else {"rows": f"{n_rows:,}"}
+    if n_left_out:
+        facts["rows left out"] = f"{n_left_out:,}, which cannot be used"
     facts["clicks"] = f"{len(log):,}, {format_percent(len(log), log.n_users * log.n_items)} of all user–item pairs"
     for name, counts in (("users", log.activity), ("items", log.popularity)):
         n_single = int((counts == 1).sum())
         facts[name] = f"{len(counts):,}, with {np.median(counts):,g} clicks in the median; {n_single:,} with one click"
     if rate is not None:
+        is_extreme = np.zeros(len(log), dtype=bool) if findings.basis is None else findings.basis == ACCOUNT
+        is_marked = np.zeros(len(log), dtype=bool) if findings.basis is None else findings.basis == MARKED
+        base = int((~is_extreme & ~is_marked).sum())
+        of = f" of the {base:,} clicks that nobody marked" if is_marked.any() else f" of the other {base:,} clicks"
         facts["noise rate"] = format_percent(rate.estimate) if rate.is_identified else "not known"
+        facts["noise rate"] += of if base < len(log) else ""
+        if is_extreme.any():
+            facts["clicks of extreme accounts"] = f"{int(is_extreme.sum()):,}"
         facts["95% interval"] = f"{format_percent(rate.low)} to {format_percent(rate.high)}"
     facts["flagged clicks"] = f"{int(findings.flagged.sum()):,}"
     if isinstance(gain, Gain):
@@ -89,9 +126,15 @@ def make_table_note(findings: Findings, selection: RowSelection) -> str:
     -------
     str
     """
+    start = ""
+    if findings.basis is not None and (findings.basis == ACCOUNT).any():
+        start = (
+            "An extreme account has one line. Then come the flagged clicks of other users, and the most suspicious of "
+            "those that are not flagged. "
+        )
     note = (
-        "Mark each flag as right, if the click is noise, or wrong, if it is genuine; prorec audit reads the exported "
-        "marks, and bounds the share of wrong flags by those of the random sample."
+        f"{start}Mark a flag as right, if the click is noise, or wrong, if it is genuine; "
+        "prorec audit reads the exported marks, and bounds the share of wrong flags by those of the random sample."
     )
     if not findings.flagged.any():
         note = "Nothing is flagged; the most suspicious clicks come first."
@@ -122,7 +165,10 @@ def make_user_note(findings: Findings, selection: RowSelection) -> str:
     str
     """
     order = "flagged clicks" if findings.flagged.any() else "expected noise"
-    note = f"Type the beginning of an id. Users with the most {order} come first."
+    note = (
+        f"Type the beginning of an id. Users with the most {order} come first in the list; the user shown at the start "
+        "is an example with few clicks."
+    )
     if not selection.is_complete:
         note += " Users without suspicious clicks are not in this page; denoiser.explain(user) shows every user."
     return note

@@ -10,6 +10,10 @@ const COLUMNS = [
   { key: "probability", label: "noise probability", class: "number main-number", title: "noise probability", text: click => formatPercent(clicks.probability[click]), isNumber: true, sortKeys: () => clicks.probability },
 ].filter(column => column.isShown !== false);
 
+const N_SUSPICIOUS = 200;
+// In the list of suspicious clicks an extreme account has one line, that of its first click.
+const isExtreme = user => data.accounts[user] !== undefined && data.accounts[user].group === "extreme";
+const isLine = click => byId("which").value === "suspicious" && isExtreme(clicks.user[click]);
 const table = { rows: [], nUsers: 0, sortColumn: "probability", isDescending: true, page: 0 };
 
 // The rank of each click's name among all names in alphabetical order; `codes` has the index of each click's name.
@@ -21,8 +25,21 @@ function rankNames(names, codes) {
   return Int32Array.from(codes, code => ranks[code]);
 }
 
+// Which clicks the list of suspicious ones has: a line of each extreme account, the flagged clicks of other users, and the most suspicious of the others.
+const isSuspicious = (() => {
+  const chosen = new Uint8Array(nClicks), others = [];
+  let n = 0;
+  for (let click = 0; click < nClicks; click++) {
+    if (isExtreme(clicks.user[click])) chosen[click] = click === users.start[clicks.user[click]] ? 1 : 0;
+    else if (clicks.flagged[click]) n += chosen[click] = 1;
+    else if (data.reasons[click]) others.push(click);
+  }
+  others.sort((a, b) => clicks.probability[b] - clicks.probability[a] || a - b).slice(0, Math.max(0, N_SUSPICIOUS - n)).forEach(click => { chosen[click] = 1; });
+  return chosen;
+})();
+
 function filterTable() {
-  const flaggedOnly = byId("which").value === "flagged", sampleOnly = byId("which").value === "sample";
+  const suspiciousOnly = byId("which").value === "suspicious", flaggedOnly = byId("which").value === "flagged", sampleOnly = byId("which").value === "sample";
   const userText = byId("by-user").value.trim().toLowerCase(), itemText = byId("by-item").value.trim().toLowerCase();
   const category = byId("by-category").value;
   const minProbability = Number(byId("min-probability").value) || 0;
@@ -33,7 +50,7 @@ function filterTable() {
   const rows = new Uint32Array(nClicks);
   let n = 0;
   for (let click = 0; click < nClicks; click++) {
-    if ((!flaggedOnly || clicks.flagged[click]) && (!sampleOnly || inSample.has(click)) && clicks.probability[click] >= minProbability && userMatches[clicks.user[click]] && itemMatches[clicks.item[click]]) rows[n++] = click;
+    if ((!suspiciousOnly || isSuspicious[click]) && (!flaggedOnly || clicks.flagged[click]) && (!sampleOnly || inSample.has(click)) && clicks.probability[click] >= minProbability && userMatches[clicks.user[click]] && itemMatches[clicks.item[click]]) rows[n++] = click;
   }
   table.rows = rows.subarray(0, n);
   table.nUsers = new Set(Array.from(table.rows, click => clicks.user[click])).size;
@@ -44,7 +61,8 @@ function sortTable() {
   const column = COLUMNS.find(each => each.key === table.sortColumn);
   const keys = column.cachedKeys || (column.cachedKeys = column.sortKeys());
   const sign = table.isDescending ? -1 : 1;
-  table.rows.sort((a, b) => sign * (keys[a] - keys[b]) || clicks.probability[b] - clicks.probability[a] || a - b);
+  const first = table.sortColumn === "probability" && table.isDescending ? click => (isLine(click) ? 0 : 1) : () => 0;
+  table.rows.sort((a, b) => first(a) - first(b) || sign * (keys[a] - keys[b]) || clicks.probability[b] - clicks.probability[a] || a - b);
   showPage(0);
 }
 
@@ -52,7 +70,7 @@ function showPage(page) {
   table.page = page;
   const total = table.rows.length, nPages = Math.max(1, Math.ceil(total / PAGE_SIZE));
   const rows = Array.from(table.rows.subarray(page * PAGE_SIZE, (page + 1) * PAGE_SIZE));
-  byId("click-count").textContent = formatCount(total, "click") + (total ? ", of " + formatCount(table.nUsers, "user") : " with these filters");
+  byId("click-count").textContent = describeCount(total);
   byId("clicks").tBodies[0].replaceChildren(...rows.map(makeRow));
   byId("page-number").textContent = "page " + formatInteger(page + 1) + " of " + formatInteger(nPages);
   byId("first-page").disabled = byId("previous-page").disabled = page === 0;
@@ -64,6 +82,14 @@ function showPage(page) {
   }
 }
 
+function describeCount(total) {
+  const lines = Array.from(table.rows).filter(isLine);
+  const nClicksOfLines = lines.reduce((sum, click) => sum + users.activity[clicks.user[click]], 0), nOthers = table.nUsers - lines.length;
+  const rest = formatCount(total - lines.length, "click") + (total > lines.length ? ", of " + formatCount(nOthers, lines.length ? "other user" : "user") : "");
+  if (!total) return "0 clicks with these filters";
+  return lines.length ? formatCount(lines.length, "extreme account") + " with " + formatCount(nClicksOfLines, "click") + (total > lines.length ? ", and " + rest : "") : rest;
+}
+
 // Cells of a click that all tables of clicks have.
 const makeCells = (columns, click) => columns.map(column => makeElement("td", { class: column.class, "data-label": column.label }, column.text(click)));
 const makeHeader = (column, content) => makeElement("th", { scope: "col", class: column.isNumber && "number", "data-key": column.key, title: data.definitions[column.title] || false }, content);
@@ -71,7 +97,12 @@ const makeHeader = (column, content) => makeElement("th", { scope: "col", class:
 function makeRow(click) {
   const cells = makeCells(COLUMNS, click), user = cells[COLUMNS.findIndex(column => column.key === "user")];
   user.replaceChildren(makeElement("button", { type: "button", class: "link", onclick: () => openUser(clicks.user[click]) }, user.textContent));
-  return makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...cells, makeReasonCell(click, byId("which").value === "all"), makeVerdictCell(click));
+  if (isLine(click)) {
+    for (const cell of cells) if (cell.matches(".tags, .day")) cell.textContent = "";
+    cells[0].textContent = "all " + formatCount(users.activity[clicks.user[click]], "click") + " of " + users.id[clicks.user[click]];
+    return makeElement("tr", { class: "flagged" }, ...cells, makeElement("td", { class: "why" }, makeElement("span", { class: "badge" }, "extreme account"), " " + data.accounts[clicks.user[click]].reason), makeElement("td", { class: "verdict" }));
+  }
+  return makeElement("tr", { class: clicks.flagged[click] ? "flagged" : false }, ...cells, makeReasonCell(click, byId("which").value !== "flagged" && byId("which").value !== "sample"), makeVerdictCell(click));
 }
 
 const makeReasonCell = (click, hasBadge) => makeElement("td", { class: "why" }, ...(hasBadge && clicks.flagged[click] ? [makeElement("span", { class: "badge" }, "flagged"), " "] : []), data.reasons[click] || "");
@@ -95,7 +126,7 @@ function makeCsv(rows) {
   if (clicks.percentileRank) columns.push(["percentile_rank", click => clicks.percentileRank[click]]);
   columns.push(["reason", click => data.reasons[click] || ""]);
   const lines = [columns.map(([name]) => name).join(",")];
-  for (const click of rows) lines.push(columns.map(([, value]) => csvCell(value(click))).join(","));
+  for (const click of Array.from(rows).flatMap(each => isLine(each) ? clicksOfUser(clicks.user[each]) : [each])) lines.push(columns.map(([, value]) => csvCell(value(click))).join(","));
   return lines.join("\r\n") + "\r\n";
 }
 

@@ -18,9 +18,8 @@ function startIssueTables() {
       header.replaceChildren(makeElement("button", { type: "button", onclick: () => sortRows(table, header) }, header.textContent));
     }
   }
-  const accounts = byId("issues-accounts");
   const position = new Map(users.id.map((id, user) => [String(id), user]));
-  for (const row of accounts ? accounts.tBodies[0].rows : []) {
+  for (const row of document.querySelectorAll("#issues-extreme tbody tr, #issues-suspicious tbody tr")) {
     const user = position.get(row.cells[0].textContent);
     if (user === undefined) continue;  // the page does not hold this user's clicks
     row.cells[0].replaceChildren(makeElement("button", { type: "button", class: "link", onclick: () => openUser(user) }, row.cells[0].textContent));

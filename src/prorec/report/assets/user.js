@@ -1,6 +1,7 @@
 // One user: the user's clicks, the matrices before and after denoising, and the change of the recommendations.
 
 const MAX_COLUMNS = 24, CELL = 20, LETTER = 6.6, MAX_LETTERS = 32, MAX_OPTIONS = 12, READABLE = 30, MAX_DOTS = 2000, MAX_ROWS = 500;
+const GROUP_NOTES = { extreme: "Left out of the fit; its clicks count as noise.", suspicious: "Its clicks are neither flagged nor down-weighted for that." };
 const NO_LIST = -2, SMALLEST_SHARE = 1e-30;
 let shownUser = 0, options = [];
 
@@ -34,7 +35,8 @@ function showUser(user) {
 function makeHeading(user, own) {
   const part = users.isComplete[user] ? "" : " This page holds only the most suspicious " + formatCount(own.length, "click") + " of this user.";
   return makeElement("div", {}, makeElement("h3", { tabindex: "-1" }, "User " + users.id[user]),
-    makeElement("p", {}, formatCount(users.activity[user], "click") + ", " + formatInteger(users.nFlagged[user]) + " flagged." + part));
+    makeElement("p", {}, formatCount(users.activity[user], "click") + ", " + formatInteger(users.nFlagged[user]) + " flagged." + part),
+    ...(data.accounts[user] ? [makeElement("p", {}, makeElement("span", { class: "badge" }, data.accounts[user].group + " account"), " " + data.accounts[user].reason + " " + GROUP_NOTES[data.accounts[user].group])] : []));
 }
 
 const COMMON_COLUMNS = COLUMNS.filter(column => column.key !== "user");
@@ -110,7 +112,7 @@ function makeMatrix(label, names, columns, rows, weightOf) {
   const labels = columns.map(item => truncate(itemName(item), MAX_LETTERS)), rowLabels = names.map(name => truncate(name, MAX_LETTERS));
   const longest = texts => LETTER * Math.max(...texts.map(text => text.length));
   // Labels of columns are turned by 55°, and end on the right of their column.
-  const left = longest(rowLabels) + 12, top = 0.82 * longest(labels) + 14, right = Math.max(0, ...labels.map((text, x) => 0.58 * LETTER * text.length + 13 - (labels.length - x) * CELL)) + 8;
+  const left = 1.2 * longest(rowLabels) + 12, top = 0.82 * longest(labels) + 14, right = Math.max(0, ...labels.map((text, x) => 0.58 * LETTER * text.length + 13 - (labels.length - x) * CELL)) + 8;
   const width = left + columns.length * CELL + right, height = top + rows.length * CELL + 8;
   const cells = rows.flatMap((row, y) => {
     const weights = columns.filter(item => row.has(item)).map(item => weightOf(row.get(item)));
