@@ -17,6 +17,8 @@ if not _has_gpu():
 # The same examples every time: a red run must be one that anybody can repeat.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+# The smoke tests run with other versions of dependencies, which fail at the first example or not at all.
+settings.register_profile("smoke", settings.get_profile("repeatable"), max_examples=10)
 
 
 SLOW = {
