@@ -156,3 +156,11 @@ def test_scores_of_rows_and_matrices_that_do_not_fit_are_refused(model: Model) -
         for method in (model.score_new_users, model.encode_users):
             with pytest.raises(InputError, match="matrix"):
                 method(matrix)
+
+
+def test_a_new_model_is_not_saved_into_a_folder_with_other_files(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "precious.txt").write_text("precious")
+    with pytest.raises(InputError, match="this folder is not empty"):
+        Popularity().fit(clicks()).save(tmp_path / "model", overwrite=False)
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["precious.txt"]

@@ -87,6 +87,8 @@ def write_model(
         if len(text) > _MAX_TEXT_BYTES:
             raise InputError(f"{_FILE_NAME} must have at most {_MAX_TEXT_BYTES:,} bytes; leave out item categories")
         is_new = not folder.exists()
+        if not (overwrite or is_new) and folder.is_dir() and any(folder.iterdir()):
+            raise InputError("this folder is not empty; give another one, or let it be overwritten")
         folder.mkdir(parents=True, exist_ok=True)
         try:
             with atomic_write(path) as temporary:
