@@ -167,3 +167,18 @@ def test_bad_arguments_are_refused() -> None:
         find_noise(CLUB, progress=3)  # type: ignore[arg-type]
     with pytest.raises(prorec.InputError, match="time_format must be"):
         find_noise(SHOP, "who", "what", time_format="x")
+
+
+def test_users_that_are_no_people() -> None:
+    first = CLUB.users[0].item()
+    found = find_noise(CLUB, suspect_users=[first])
+    is_suspect = CLUB.user_codes == 0
+    assert found.flagged[is_suspect].all()
+    assert not found.weights[is_suspect].any()
+    assert f"{is_suspect.sum()} interactions are marked as suspect" in found.summary()
+    for users, problem in (
+        (["nobody"], "suspect_users must be users of the log"),
+        ("abc", "must be a list of user ids"),
+    ):
+        with pytest.raises(prorec.InputError, match=problem):
+            find_noise(CLUB, suspect_users=users)
