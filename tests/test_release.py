@@ -171,7 +171,9 @@ def test_a_tag_must_fit_version_and_changelog(
 
 def test_the_smoke_tests_exist() -> None:
     lines = (ROOT / "tests" / "smoke.txt").read_text("utf-8").split()
-    assert [line for line in lines if not (ROOT / line).exists()] == []
+    paths = [line for line in lines if not line.startswith("--")]
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: path.name)
