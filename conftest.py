@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Compare the examples of the manual, which fit models, up to rounding; those of docstrings exactly."""
     for item in items:
         if isinstance(item, pytest.DoctestItem) and item.path.suffix == ".md":
-            item.runner._checker = _CloseNumbers()  # type: ignore[union-attr]
+            item.runner._checker = _CloseNumbers()  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(trylast=True)
