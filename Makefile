@@ -25,9 +25,9 @@ test:  # all but the slow tests; tests/conftest.py lists those
 endif
 
 # Wheel, sdist and the lowest versions of dependencies, each in an environment of its own, while .venv is installed and
-# mypy runs: each of these uses one core. Then the whole suite, which uses two.
+# mypy runs: each of these uses one core, and the long ones start first. Then the whole suite, which uses two.
 test-all:
-	$(MAKE) -j 2 --output-sync lint types kernels release-check test-minimum
+	$(MAKE) -j 2 --output-sync $(VENV)/.all-installed release-check test-minimum types kernels lint
 	$(PYTEST) --durations=10
 
 lint: $(VENV)/.lint-installed
