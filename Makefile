@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Python compiles a module when it is first imported; to compile all of 4 GB takes a minute, and few are.
+# Python compiles a module when it is first imported; to compile all of 4 GB takes a minute, and few are. It must be
+# allowed to keep the result, or each process of the tests would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python -m pip install $(PIP_OPTIONS) --constraint constraints.txt
 
