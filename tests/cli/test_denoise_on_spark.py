@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import prorec
+import prorec.cli.denoise  # declares the options that summaries name
 from prorec.cli.denoise_summary import describe_summary
 from prorec.noise.noise_rate import NoiseRateEstimate
 from tests.cli.shell import COMMAND, run, run_anew
@@ -141,13 +142,11 @@ def test_summary_in_words() -> None:
     assert "20.0% (10.0% to 30.0%)" in text
     assert "2 interactions (25.0%) are flagged; at most about 25% " in text
     assert "Train on the column 'weight': the likelier an interaction is noise, the less it counts." in text
-    assert "Pass --weight-col prorec_weight to prorec train" in describe_summary(
-        summary | {"training_column": "prorec_weight"}
-    )
+    assert "Train on the column 'prorec_weight'" in describe_summary(summary | {"training_column": "prorec_weight"})
     assert "No weight is lowered" in describe_summary(summary | {"mass_kept": 1.0})
     assert "The report is in page.html." in text
     nothing = describe_summary(summary | {"flagged_pairs": 0})
-    assert "at least 75% noise, so nothing is flagged at --fdr 0.25" in nothing
+    assert "none of them can be named with at most 25% wrong (--fdr 0.25), so nothing is flagged" in nothing
     unknown = asdict(replace(rate, low=0.0, is_identified=False))
     doubtful = describe_summary(summary | {"flagged_pairs": 0, "noise_rate": unknown})
     assert "cannot tell its noise rate: it is at most 30.0%" in doubtful

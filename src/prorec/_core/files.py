@@ -182,6 +182,24 @@ def describe_kind(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "a device or a socket")
 
 
+def is_file(path: str | Path) -> bool:
+    """Return whether there is a file of this name; False for what no file can be called.
+
+    Parameters
+    ----------
+    path : str or Path
+        Any text; a system refuses to look for some, such as very long ones.
+
+    Returns
+    -------
+    bool
+    """
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
 @contextmanager
 def atomic_write(path: Path, folder: Path | None = None, *, overwrite: bool = True) -> Iterator[Path]:
     """Write a file whole or not at all.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from prorec._core.checks import safe_repr
 from prorec._core.errors import InputError
-from prorec._core.files import prefix_errors
+from prorec._core.files import is_file, prefix_errors
 from prorec.cli.command import Options
 from prorec.cli.exit_codes import blame_data
 from prorec.cli.options import LogOptions
@@ -50,7 +50,7 @@ class MarkOptions(Options):
             If there is no such column, or the file of users cannot be read.
         """
         self.list_users()
-        if log.log == "-" or not (self.suspect_col or self.trusted_col) or not Path(log.log).is_file():
+        if log.log == "-" or not (self.suspect_col or self.trusted_col) or not is_file(log.log):
             return
         arguments = log.reader_arguments()
         requested = {"user": arguments["user_col"], "item": arguments["item_col"]}

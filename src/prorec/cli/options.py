@@ -17,6 +17,7 @@ from rich.console import Console
 
 from prorec._core.checks import check_choice
 from prorec._core.errors import InputError
+from prorec._core.files import is_file
 from prorec._core.progress import ConsoleProgress, Progress
 from prorec._core.provenance import digest_file, make_provenance
 from prorec.cli.command import FieldsOf, Options
@@ -135,7 +136,7 @@ class LogOptions(Options):
         try:
             yield
         except InputError as error:
-            if self.log == "-" or not Path(self.log).is_file():
+            if self.log == "-" or not is_file(self.log):
                 raise
             advice = f"To see everything about this log at once, run: {shlex.join(['prorec', 'check', self.log])}"
             raise type(error)(f"{str(error).rstrip('.')}. {advice}") from error.__cause__
@@ -224,7 +225,7 @@ class ItemOptions(TimeOptions):
         BadDataError
             If there is no such file.
         """
-        if self.items is not None and not self.items.exists():
+        if self.items is not None and not is_file(self.items):
             raise BadDataError(f"{self.items}: there is no such file")
 
     def describe(self, options: LogOptions, source: SourceTable) -> Interactions:
@@ -329,7 +330,7 @@ def load_model(folder: Path) -> FittedRecommender:
     BadDataError
         If it is a file, or there is no model in it.
     """
-    if folder.is_file():
+    if is_file(folder):
         raise BadDataError(
             f"{folder}: a model is a folder, and this is a file; train one with prorec train {folder} --out model/"
         )
