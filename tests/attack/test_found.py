@@ -164,3 +164,16 @@ def test_a_new_model_is_not_saved_into_a_folder_with_other_files(tmp_path: Path)
     with pytest.raises(InputError, match="this folder is not empty"):
         Popularity().fit(clicks()).save(tmp_path / "model", overwrite=False)
     assert [path.name for path in (tmp_path / "model").iterdir()] == ["precious.txt"]
+
+
+@pytest.mark.parametrize("use_dictionary", [False, True])
+def test_text_of_a_damaged_parquet_file_that_is_not_utf8_is_refused(tmp_path: Path, use_dictionary: bool) -> None:
+    path = tmp_path / "log.parquet"
+    table = pa.table({"user": ["anna", "anna", "bert"], "item": ["x", "y", "y"]})
+    pq.write_table(table, path, compression="none", use_dictionary=use_dictionary, write_statistics=False)
+    content = path.read_bytes()
+    assert b"anna" in content
+    path.write_bytes(content.replace(b"anna", b"a\xffna"))
+    for read in (read_interactions, read_source_table):
+        with pytest.raises(InputError, match="not a parquet file that can be read"):
+            read(path)

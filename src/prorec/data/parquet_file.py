@@ -133,8 +133,10 @@ class ParquetFile(TypedLog):
     def _read_table(self, names: list[str] | None) -> pa.Table:
         with _explain_errors(), pq.ParquetFile(self._source) as file:
             table = file.read(columns=names)
-            columns = map(use_plain_type, table.columns, table.column_names)
-            table = pa.table(list(columns), names=table.column_names)
+            columns = list(map(use_plain_type, table.columns, table.column_names))
+            for column in columns:
+                _check_text(column)
+            table = pa.table(columns, names=table.column_names)
         if not table.num_rows:
             raise InputError("the file has no rows")
         return table.filter(self._kept(table.num_rows)) if self.skipped else table
@@ -143,6 +145,13 @@ class ParquetFile(TypedLog):
     def _first_rows(self) -> pa.Table:
         with _explain_errors(), pq.ParquetFile(self._source) as file:
             return next(file.iter_batches(_N_SAMPLED), file.schema_arrow.empty_table())
+
+
+def _check_text(column: pa.ChunkedArray) -> None:
+    """Raise `pyarrow.ArrowInvalid` for text that is not UTF-8, which pyarrow reads from a damaged file."""
+    value_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_string(value_type) or pa.types.is_large_string(value_type):
+        column.validate(full=True)
 
 
 @contextmanager
