@@ -319,7 +319,8 @@ def _check_files(folder: Path, before: dict[str, tuple[int, int, bytes]], words:
     if changed and not (may_replace and code == 0):
         raise BrokenPromise("overwritten files", f"{changed} by prorec {' '.join(words)[:300]}")
     new = [name for name in after if name not in before and not name.endswith(PROVENANCE)]
-    left = [name for name in new if name.startswith((".", "new")) and name.partition("/")[0].count(".") > 2]
+    outputs = {name: name.partition("/")[0].replace(".rejected", "") for name in new}
+    left = [name for name, output in outputs.items() if output.startswith((".", "new")) and output.count(".") > 2]
     hidden = [name for name in after if name not in before and name.startswith(".")]
     if (code and hidden) or left:
         raise BrokenPromise("half-written files", f"{hidden or left} by prorec {' '.join(words)[:300]}")

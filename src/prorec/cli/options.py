@@ -85,7 +85,7 @@ class LogOptions(Options):
         columns = {"user_col": self.user_col, "item_col": self.item_col, "weight_col": self.weight_col}
         # Without names, columns can only go by position.
         references = {
-            name: int(column) if column and self.no_header and column.isdecimal() else column
+            name: int(column) if column and self.no_header and column.isdecimal() and len(column) < 10 else column
             for name, column in columns.items()
         }
         separator = {"\\t": "\t", "tab": "\t"}.get(self.separator or "", self.separator)

@@ -171,7 +171,9 @@ def _describe_pairs(  # type: ignore[no-untyped-def] # pragma: no cover - compil
                     n_shared[user] = inverse_roots[user] = has_left_out[user] = 0
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+# Without fastmath: the order of sums would depend on how the function is inlined, which differs between code that has
+# just been compiled and code from the cache.
+@njit(cache=True, nogil=True)
 def _add_up_own_click(users, n_shared, inverse_roots, inverse_activity):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
     """Return Σ n_v, Σ n_v/activity, Σ inverse roots, Σ n_v²/activity, its largest term, and the number of n_v > 0.
 
@@ -191,7 +193,7 @@ def _add_up_own_click(users, n_shared, inverse_roots, inverse_activity):  # type
     return total, rates, roots, squares, largest, n_sharing
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(cache=True, nogil=True)
 def _add_up(users, n_shared, inverse_roots, has_left_out, inverse_activity):  # type: ignore[no-untyped-def] # pragma: no cover - compiled
     """Return the sums of `_add_up_own_click` if another item is left out, and the number of users who have that."""
     total = rates = roots = squares = largest = n_sharing = n_having = np.float32(0)
