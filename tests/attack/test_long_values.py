@@ -29,6 +29,7 @@ NUL = "a\0b"
         ("denoise", "log.csv", "-o", "out.csv", "--fdr", LONG),
         ("denoise", "log.csv", "-o", "out.csv", "--rounds", "9" * 10_000),
         ("denoise", "log.csv", "-o", "out.csv", "--user-col", LONG),
+        ("denoise", "log.csv", "-o", "out.csv", "--no-header", "--user-col", "9" * 5_000),
         ("denoise", "log.csv", "-o", "out.csv", "--config", LONG),
         ("denoise", "log.csv", "-o", "out.csv", "-p", f"{LONG}=1"),
         ("report", "log.csv", "-o", f"{LONG}.html"),

@@ -83,7 +83,8 @@ class LogOptions(Options):
             Keyword arguments of `read_source_table`.
         """
         columns = {"user_col": self.user_col, "item_col": self.item_col, "weight_col": self.weight_col}
-        # Without names, columns can only go by position.
+        # Without names, columns can only go by position. No file has columns enough for ten digits, and Python does not
+        # read numbers of thousands of digits.
         references = {
             name: int(column) if column and self.no_header and column.isdecimal() and len(column) < 10 else column
             for name, column in columns.items()
